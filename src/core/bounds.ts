@@ -1,0 +1,51 @@
+/** Every bound of the system in one place, with the relations between them asserted below. */
+
+/** Entries a segment holds; fixed when a store is created. */
+export const SEGMENT_SIZE = 10_000;
+/** A segment whose payloads and results reach this many bytes is sealed early. */
+export const SEGMENT_SEAL_BYTES = 32 * 1024 * 1024;
+/** Entries that one conditional batch appends, claims or settles at the most. */
+export const BATCH_ENTRIES = 200;
+/** Bytes of one conditional batch. */
+export const BATCH_BYTES = 1024 * 1024;
+/** Bytes of one answer to a lease call. */
+export const ANSWER_BYTES = 4 * 1024 * 1024;
+
+export const PAYLOAD_BYTES = 256 * 1024;
+export const RESULT_BYTES = PAYLOAD_BYTES;
+export const PROGRESS_BYTES = 64 * 1024;
+export const METADATA_BYTES = 8 * 1024;
+export const MESSAGE_ID_BYTES = 2048;
+export const TOPIC_BYTES = 255;
+export const WORKER_BYTES = 128;
+export const REASON_BYTES = 1024;
+/** Earlier attempts an entry remembers. */
+export const HISTORY_ATTEMPTS = 20;
+
+export const ENQUEUE_TASKS = 1_000;
+export const LEASE_TASKS = 1_000;
+export const SETTLE_ITEMS = 1_000;
+export const LEASE_TOPICS = 1_000;
+export const PAGE_TASKS = 1_000;
+export const WAIT_MS = 60_000;
+
+export const LEASE_MS = { min: 100, max: 12 * 3_600_000 } as const;
+export const DELAY_MS = { max: 366 * 86_400_000 } as const;
+/** Width of a slot of delayed tasks: a task is ready at most this late, plus the time of its move. */
+export const SLOT_MS = 250;
+
+/** Tiers of a topic that leases serve; 9 first. */
+export const TIERS = 10;
+export const DEFAULT_PRIORITY = 5;
+
+function assertBounds(): void {
+  const hold: readonly (readonly [boolean, string])[] = [
+    [PAYLOAD_BYTES + METADATA_BYTES + MESSAGE_ID_BYTES < BATCH_BYTES, 'one task fits into one batch'],
+    [BATCH_BYTES < ANSWER_BYTES, 'an answer holds at least one batch'],
+    [RESULT_BYTES + PROGRESS_BYTES < BATCH_BYTES, 'one settlement fits into one batch'],
+    [BATCH_ENTRIES <= SEGMENT_SIZE, 'a batch fits into a segment'],
+    [BATCH_BYTES < SEGMENT_SEAL_BYTES, 'a segment is not sealed by its first batch'],
+  ];
+  for (const [ok, rule] of hold) if (!ok) throw new Error(`bounds: ${rule}`);
+}
+assertBounds();

@@ -1,0 +1,323 @@
+/**
+ * The queue as programs see it, in process and behind HTTP alike. Times are milliseconds since 1970 by the store's
+ * clock, durations milliseconds. Every call may reject with a QueueError whose `code` is one of core/errors.ts;
+ * the codes named below are those particular to the call.
+ */
+import type { TopicSettings } from '../core/settings.ts';
+
+/** Any JSON value, or bytes. */
+export type JsonValue = null | boolean | number | string | readonly JsonValue[] | { readonly [key: string]: JsonValue };
+export type TaskPayload = JsonValue | Uint8Array;
+
+export type OnDuplicate = 'keep' | 'again' | 'replace';
+
+export interface TaskInput {
+  /** At most 256 KiB as JSON text or bytes. */
+  readonly payload: TaskPayload;
+  /** 0–9, 9 first, 5 when absent; or any integer where the topic has bands. */
+  readonly priority?: number;
+  /** The producer's own id: within the dedup window a topic has at most one task with it. At most 2,048 bytes. */
+  readonly messageId?: string;
+  /** Not before this long from now. Not together with `runAt`. */
+  readonly delayMs?: number;
+  /** Not before this time. */
+  readonly runAt?: number;
+  /** Expires when it was not completed this long after its enqueue. */
+  readonly ttlMs?: number;
+  /** Strings by name, handed to the worker unchanged; 8 KiB in all. */
+  readonly metadata?: Readonly<Record<string, string>>;
+  /** Deliveries before the dead letters; the topic's when absent. */
+  readonly maxAttempts?: number;
+  /**
+   * What a known message id gets: `keep` its task as it is (the default), `again` a new task if the old one is
+   * settled, `replace` the payload and priority of a task that still waits.
+   */
+  readonly onDuplicate?: OnDuplicate;
+}
+
+export type EnqueueResult =
+  | { readonly id: string; readonly deduplicated: boolean }
+  /** This one was refused; the others are not affected. */
+  | { readonly id: null; readonly deduplicated: false; readonly code: string; readonly detail: string };
+
+export interface EnqueueOptions {
+  /**
+   * Makes a retry of this call safe for tasks without a message id: they get one made of this key and their place in
+   * the call.
+   */
+  readonly idempotencyKey?: string;
+}
+
+export type LeaseOrder = 'fair' | 'priority';
+
+export interface LeaseRequest {
+  /** Names, or prefixes that end with `*`; all topics when absent. */
+  readonly topics?: readonly string[];
+  /** Tasks at the most; 1 when absent, 1,000 at the most. */
+  readonly max?: number;
+  /** Tasks of one topic at the most. */
+  readonly maxPerTopic?: number;
+  /** Only these tiers (0–9). */
+  readonly priorities?: readonly number[];
+  /** `fair` (the default) goes round the topics; `priority` takes the highest tier of all topics first. */
+  readonly order?: LeaseOrder;
+  /** How long to wait for a first task; 0 when absent, 60,000 at the most. */
+  readonly waitMs?: number;
+  /** How long the lease lasts; the topic's when absent. */
+  readonly leaseMs?: number;
+  /** Who works on it, for people to read. */
+  readonly worker?: string;
+  /** Ends the wait; the call then answers with what it has. */
+  readonly signal?: AbortSignal;
+}
+
+export interface LeasedTask {
+  readonly topic: string;
+  readonly id: string;
+  readonly messageId: string | null;
+  readonly payload: TaskPayload;
+  readonly metadata: Readonly<Record<string, string>>;
+  readonly priority: number;
+  /** 1 for the first delivery. */
+  readonly attempt: number;
+  /** What an earlier attempt saved with `progress`; null where none did. */
+  readonly progress: JsonValue;
+  readonly enqueuedAt: number;
+  /** The fence: whoever settles shows it. Opaque. */
+  readonly leaseId: string;
+  readonly leaseUntil: number;
+}
+
+export interface SettleRequest {
+  readonly ack?: readonly { readonly leaseId: string; readonly result?: JsonValue }[];
+  readonly nack?: readonly {
+    readonly leaseId: string;
+    /** When absent: the topic's backoff for this attempt. 0: at once. */
+    readonly delayMs?: number;
+    readonly reason?: string;
+    /** To the dead letters, whatever attempts are left. */
+    readonly dead?: boolean;
+  }[];
+  readonly extend?: readonly { readonly leaseId: string; readonly leaseMs: number }[];
+  readonly progress?: readonly { readonly leaseId: string; readonly position: JsonValue }[];
+  /** Gives a task back unworked; the attempt does not count. */
+  readonly release?: readonly { readonly leaseId: string }[];
+}
+
+export type SettleItem =
+  | { readonly leaseId: string; readonly ok: true; readonly leaseUntil?: number }
+  | { readonly leaseId: string; readonly ok: false; readonly code: string; readonly detail: string };
+
+/** The lists of the request, in the same order. */
+export interface SettleResult {
+  readonly ack: readonly SettleItem[];
+  readonly nack: readonly SettleItem[];
+  readonly extend: readonly SettleItem[];
+  readonly progress: readonly SettleItem[];
+  readonly release: readonly SettleItem[];
+}
+
+export const TASK_STATES = ['ready', 'delayed', 'leased', 'done', 'dead', 'expired', 'cancelled'] as const;
+export type TaskState = (typeof TASK_STATES)[number];
+
+export interface AttemptInfo {
+  readonly attempt: number;
+  readonly worker: string | null;
+  readonly leasedAt: number;
+  readonly endedAt: number | null;
+  /** null while it runs. */
+  readonly outcome: 'done' | 'nack' | 'dead' | 'lapsed' | 'released' | 'cancelled' | null;
+  readonly reason: string | null;
+}
+
+export interface TaskInfo {
+  readonly topic: string;
+  readonly id: string;
+  readonly messageId: string | null;
+  readonly state: TaskState;
+  readonly priority: number;
+  readonly payload: TaskPayload;
+  readonly metadata: Readonly<Record<string, string>>;
+  /** Deliveries so far. */
+  readonly attempt: number;
+  readonly maxAttempts: number;
+  /** The last twenty, oldest first. */
+  readonly attempts: readonly AttemptInfo[];
+  readonly progress: JsonValue;
+  /** What the ack brought; null where it brought none. */
+  readonly result: JsonValue;
+  readonly enqueuedAt: number;
+  /** When a delayed one is due. */
+  readonly dueAt: number | null;
+  readonly expiresAt: number | null;
+  readonly leaseUntil: number | null;
+  readonly settledAt: number | null;
+  /** Why it is dead, or was cancelled or expired. */
+  readonly reason: string | null;
+}
+
+export interface TaskPage {
+  readonly tasks: readonly TaskInfo[];
+  /** Where the next page begins; absent at the end. A page may be short, or empty, and still have a next. */
+  readonly after?: string;
+}
+
+export interface ListRequest {
+  readonly state?: TaskState;
+  readonly after?: string;
+  /** 100 when absent, 1,000 at the most. */
+  readonly limit?: number;
+}
+
+export interface TopicCounts {
+  readonly ready: number;
+  readonly delayed: number;
+  readonly leased: number;
+  readonly dead: number;
+}
+
+export interface TopicInfo {
+  readonly topic: string;
+  readonly counts: TopicCounts;
+  readonly settings: TopicSettings;
+}
+
+export interface TopicSummary {
+  readonly topic: string;
+  readonly counts: TopicCounts;
+  readonly paused: boolean;
+}
+
+export interface TopicPage {
+  readonly topics: readonly TopicSummary[];
+  readonly after?: string;
+}
+
+export interface PriorityCursors {
+  /** The tier; `dead` for the dead letters. */
+  readonly priority: number | 'dead';
+  readonly nextId: number;
+  /** How far tasks were handed out. */
+  readonly scanCursor: number;
+  /** Below this everything is settled. */
+  readonly completionCursor: number;
+  /** Below this entries were deleted after the retention. */
+  readonly trimmed: number;
+  /** scanCursor − completionCursor. */
+  readonly lag: number;
+  readonly ready: number;
+  readonly inFlight: number;
+  /** How long the oldest ready task waits, in milliseconds; null where none does. */
+  readonly oldestReadyMs: number | null;
+  /** Segments that hold entries. */
+  readonly segments: number;
+  /** The entry the completion cursor waits for. */
+  readonly heldBy: { readonly entry: number; readonly task: string; readonly leaseUntil: number | null } | null;
+}
+
+export interface TopicCursors {
+  readonly topic: string;
+  readonly priorities: readonly PriorityCursors[];
+}
+
+/** A change of settings; what is absent stays, null removes a limit or bound. */
+export type SettingsPatch = { readonly [K in Exclude<keyof TopicSettings, 'purgedAt'>]?: TopicSettings[K] };
+
+export interface RedriveRequest {
+  /** These; all dead letters when absent. */
+  readonly ids?: readonly string[];
+  /** At most so many, oldest first. */
+  readonly limit?: number;
+}
+
+export interface RedriveResult {
+  readonly redriven: number;
+  /** Left where they are: another task owns their message id by now, or they were not dead. */
+  readonly refused: readonly { readonly id: string; readonly code: string; readonly detail: string }[];
+}
+
+export interface QueueStatus {
+  readonly startedAt: number;
+  readonly store: string;
+  /** Topics that have work or recently settled tasks in memory here. */
+  readonly activeTopics: number;
+  readonly ready: number;
+  readonly delayed: number;
+  readonly leased: number;
+  readonly dead: number;
+  /** Lease calls that wait. */
+  readonly waiting: number;
+  readonly enqueued: number;
+  readonly deduplicated: number;
+  readonly delivered: number;
+  readonly redelivered: number;
+  readonly succeeded: number;
+  readonly failed: number;
+  readonly dead_lettered: number;
+  readonly expired: number;
+  readonly lastScanAt: number | null;
+}
+
+export interface Readiness {
+  readonly ready: boolean;
+  /** What is amiss; empty when ready. */
+  readonly reasons: readonly string[];
+}
+
+export interface Queue {
+  /**
+   * Puts one or many tasks into a topic, which needs no creation. Resolves once every accepted task is on disk.
+   * Atomic per log and chunk of 200; a result per task, in order.
+   * @throws QueueError `invalid-input` or `topic-invalid` where the call as a whole is malformed (nothing was
+   *   written); `store-unavailable`, `outcome-unknown`, `shutting-down`
+   */
+  enqueue(topic: string, tasks: readonly TaskInput[], options?: EnqueueOptions): Promise<readonly EnqueueResult[]>;
+  enqueue(topic: string, task: TaskInput, options?: EnqueueOptions): Promise<EnqueueResult>;
+
+  /** Leases up to `max` ready tasks, waiting up to `waitMs` for the first. Empty when there is none. */
+  lease(request?: LeaseRequest): Promise<readonly LeasedTask[]>;
+
+  /** Settles, extends, saves: a result per item; an item refused with `lease-lost` affects no other. */
+  settle(request: SettleRequest): Promise<SettleResult>;
+
+  /** @throws QueueError `task-not-found`. With `waitMs`, waits until the task is settled, and then answers in any case. */
+  task(
+    topic: string,
+    id: string,
+    options?: { readonly waitMs?: number; readonly signal?: AbortSignal },
+  ): Promise<TaskInfo>;
+  /** The task that owns a message id. @throws QueueError `task-not-found` */
+  taskByMessageId(topic: string, messageId: string): Promise<TaskInfo>;
+  tasks(topic: string, request?: ListRequest): Promise<TaskPage>;
+  /** Cancels a task that is not settled; a worker that has it loses its lease. @throws QueueError `task-not-found`, `task-settled` */
+  cancel(topic: string, id: string, reason?: string): Promise<TaskInfo>;
+  /** Changes priority or due time of a waiting task. @throws QueueError `task-not-found`, `task-settled`, `task-leased` */
+  reschedule(
+    topic: string,
+    id: string,
+    change: { readonly priority?: number; readonly delayMs?: number; readonly runAt?: number },
+  ): Promise<TaskInfo>;
+
+  /** @throws QueueError `topic-not-found` where nothing was ever put or set */
+  topic(topic: string): Promise<TopicInfo>;
+  /** Changes settings; acknowledged once leases follow them. */
+  configure(topic: string, patch: SettingsPatch): Promise<TopicInfo>;
+  pause(topic: string): Promise<TopicInfo>;
+  resume(topic: string): Promise<TopicInfo>;
+  /** Cancels all tasks of the topic that were enqueued before and wait; leased ones finish, and are not retried. */
+  purge(topic: string): Promise<void>;
+  redrive(topic: string, request?: RedriveRequest): Promise<RedriveResult>;
+  /** Active topics in the order of their names. */
+  topics(request?: { readonly after?: string; readonly limit?: number; readonly prefix?: string }): Promise<TopicPage>;
+  cursors(topic: string): Promise<TopicCursors>;
+  /** Runs the completion scanner over the topic now. */
+  scan(topic: string): Promise<TopicCursors>;
+  /** Resolves to true once nothing of the topic is ready, delayed or leased; false when `timeoutMs` is over first. */
+  drained(topic: string, options?: { readonly timeoutMs?: number; readonly signal?: AbortSignal }): Promise<boolean>;
+
+  status(): QueueStatus;
+  readiness(): Promise<Readiness>;
+
+  /** Refuses new work, ends waits, finishes what runs, and lets go of the store. Idempotent. */
+  stop(): Promise<void>;
+}

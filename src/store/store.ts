@@ -1,0 +1,177 @@
+/**
+ * The port between the queue and a database. Everything the queue keeps goes through these verbs; a store adds no
+ * logic of its own beyond making each of them atomic within its partition.
+ *
+ * Answers of conditional verbs:
+ *
+ * - `applied`   the condition held and everything was written;
+ * - `conflict`  the condition did not hold and nothing was written; rows that were looked at come along, rows that
+ *               don't exist are not among them;
+ * - `unknown`   the store cannot say (a time-out). It may still be applied later. The caller repeats the *identical*
+ *               call until it gets one of the other answers, and then reads whose row stands there.
+ *
+ * A verb rejects only with StoreUnavailableError (nothing was written, and nothing will be) or StoreDamagedError.
+ * Reads see every write that was answered `applied` before they began; with `serial` they also settle writes that
+ * are still under way.
+ */
+import type { Entry, EntryChange, EntryHead, LogAddress, NewEntry } from '../core/entry.ts';
+import type { Checkpoint, SegmentHeader } from '../core/log.ts';
+import type { MessageRow, MessageWrite } from '../core/message.ts';
+
+export type Outcome = { readonly kind: 'applied' } | { readonly kind: 'conflict' } | { readonly kind: 'unknown' };
+export type ChangeOutcome =
+  | { readonly kind: 'applied' }
+  | { readonly kind: 'conflict'; readonly rows: readonly EntryHead[]; readonly header: SegmentHeader | null }
+  | { readonly kind: 'unknown' };
+export type MessageOutcome =
+  | { readonly kind: 'applied' }
+  | { readonly kind: 'conflict'; readonly rows: readonly MessageRow[] }
+  | { readonly kind: 'unknown' };
+
+export const APPLIED = { kind: 'applied' } as const;
+export const CONFLICT = { kind: 'conflict' } as const;
+export const UNKNOWN = { kind: 'unknown' } as const;
+
+/** What is fixed when a store is created. */
+export interface StoreMeta {
+  /** Ids of one segment. */
+  readonly segmentSize: number;
+  readonly shards: number;
+  /** Partitions of a topic's message rows; writes are grouped by them. */
+  readonly messageBuckets: number;
+  /** Width of a slot of delayed tasks, in milliseconds. */
+  readonly slotMs: number;
+}
+
+/** Entries to append; all of one segment. */
+export interface Append {
+  readonly log: LogAddress;
+  readonly segment: number;
+  /** The segment's `nextId` as read, null where the segment is not there. The first entry gets this id. */
+  readonly expectNext: number | null;
+  /** The id of the first entry: `expectNext`, or the segment's first id. */
+  readonly firstId: number;
+  readonly entries: readonly NewEntry[];
+  /** The segment's `bytes` after this append. */
+  readonly bytes: number;
+  /** Seal the segment behind these entries: `nextId` becomes its end, `sealedAt` the end of the entries. */
+  readonly seal: boolean;
+}
+
+/** Changes of entries of one segment, all or none. */
+export interface SegmentChange {
+  readonly log: LogAddress;
+  readonly segment: number;
+  readonly changes: readonly EntryChange[];
+  /**
+   * Moves the segment's scan cursor, if it stands at `from` and the segment's term at `seenTerm`, and writes `term`.
+   * With `from` equal to `to` only the term is taken.
+   */
+  readonly scan?: { readonly from: number; readonly to: number; readonly seenTerm: number; readonly term: number };
+}
+
+export interface ReadRange {
+  readonly log: LogAddress;
+  /** First id. */
+  readonly from: number;
+  /** The id behind the last; at most the end of `from`'s segment. */
+  readonly to: number;
+  readonly limit: number;
+  readonly serial?: boolean;
+}
+
+/** A log that had an enqueue in a period. */
+export interface ActivityRow extends LogAddress {
+  readonly at: number;
+}
+
+/** The row of a shard: who schedules it, and where its index and its timers stand. */
+export interface ShardRow {
+  readonly holder: string | null;
+  /** Counts the changes of holder. */
+  readonly term: number;
+  /** Counts the changes of this row; the condition of each. */
+  readonly version: number;
+  /** The current period of the activity index. */
+  readonly period: number;
+  /** The oldest period that was not deleted. */
+  readonly oldestPeriod: number;
+  /** Slots below this were passed: a writer that finds its slot passed carries out the move itself. */
+  readonly slotCursor: number;
+}
+
+/** A topic's settings, as JSON text, and the version that the next change names. */
+export interface TopicRow {
+  readonly settings: string;
+  readonly version: number;
+}
+
+export interface Store {
+  /** What this store is, for messages and the status page; without secrets. */
+  readonly description: string;
+  readonly meta: StoreMeta;
+  /** The database's clock, milliseconds since 1970. */
+  clock(): Promise<number>;
+  /** Answers once the store could be reached. */
+  ping(): Promise<void>;
+  /** Finishes what was begun and lets go of the database. Idempotent. */
+  close(): Promise<void>;
+
+  readSegment(log: LogAddress, segment: number, serial?: boolean): Promise<SegmentHeader | null>;
+  /** Entries in the order of their ids; a gap is possible only beside a running append, or where entries were trimmed. */
+  readEntries(range: ReadRange): Promise<readonly Entry[]>;
+  /** The same without payload, metadata, history, result and progress. */
+  readHeads(range: ReadRange): Promise<readonly EntryHead[]>;
+  /** Gives ids by writing: applied if `nextId` still stands at `expectNext`. */
+  append(append: Append): Promise<Outcome>;
+  change(change: SegmentChange): Promise<ChangeOutcome>;
+  /** Marks a full segment closed; conflict where it isn't full. */
+  closeSegment(log: LogAddress, segment: number): Promise<Outcome>;
+  /** Deletes the entries of one segment with ids in [from, to), never its header. */
+  trim(log: LogAddress, segment: number, from: number, to: number): Promise<Outcome>;
+
+  readCheckpoints(topic: string): Promise<ReadonlyMap<number, Checkpoint>>;
+  /** Raises each of the three marks that is below the one given; none ever falls. */
+  advanceCheckpoint(log: LogAddress, checkpoint: Checkpoint, at: number): Promise<void>;
+
+  readMessages(topic: string, keys: readonly string[], serial?: boolean): Promise<ReadonlyMap<string, MessageRow>>;
+  /** Writes message rows of one bucket of a topic, each under its condition, all or none. Keys don't repeat. */
+  writeMessages(topic: string, bucket: number, writes: readonly MessageWrite[], now: number): Promise<MessageOutcome>;
+
+  readTopic(topic: string): Promise<TopicRow | null>;
+  /** Writes if the row's version is `expect` (null: no row); the new version is one higher (1 for a new row). */
+  writeTopic(topic: string, expect: number | null, settings: string): Promise<Outcome>;
+
+  /** Idempotent: one row a log, period and writer is enough. */
+  recordActivity(shard: number, period: number, rows: readonly ActivityRow[]): Promise<void>;
+  /** Rows of a period in a stable order, from `after` on (the cursor of the page before), with the next cursor or null. */
+  readActivity(
+    shard: number,
+    period: number,
+    after: string | null,
+    limit: number,
+  ): Promise<{ readonly rows: readonly ActivityRow[]; readonly next: string | null }>;
+  dropPeriod(shard: number, period: number): Promise<void>;
+
+  readShard(shard: number, serial?: boolean): Promise<ShardRow | null>;
+  /** Writes `row` (its version one above `expect`, 1 for a new row) if the row's version is `expect`. */
+  writeShard(shard: number, expect: number | null, row: ShardRow): Promise<Outcome>;
+
+  /** Deletes what has outlived its time to live, where the database does not do so itself; returns how many rows. */
+  sweep(now: number, limit: number): Promise<number>;
+}
+
+/** The store could not be reached or refused the write; nothing was written. */
+export class StoreUnavailableError extends Error {
+  override readonly name = 'StoreUnavailableError';
+}
+
+/** What the store holds cannot be read as what it should be; it is left as it is. */
+export class StoreDamagedError extends Error {
+  override readonly name = 'StoreDamagedError';
+}
+
+/** Another process has this store open. */
+export class StoreInUseError extends Error {
+  override readonly name = 'StoreInUseError';
+}
