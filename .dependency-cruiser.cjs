@@ -1,0 +1,91 @@
+/**
+ * Which way imports go: http → queue → core, and queue/scheduler → the store port → a driver. See ARCHITECTURE.md.
+ * `from.path` and `to.path` are regular expressions on paths from the top of the repository.
+ */
+
+const NOT_OURS = 'node_modules';
+const OPEN = '^src/queue/open\\.ts$';
+const PORT = '^src/store/store\\.ts$';
+
+/** @type {import('dependency-cruiser').IConfiguration} */
+module.exports = {
+  forbidden: [
+    { name: 'no-circular', severity: 'error', from: {}, to: { circular: true } },
+    { name: 'resolvable', severity: 'error', from: {}, to: { couldNotResolve: true } },
+    {
+      name: 'core-is-pure',
+      comment: 'core does no I/O and knows no clock: it imports nothing outside core, packages and Node included.',
+      severity: 'error',
+      from: { path: '^src/core/' },
+      to: { pathNot: '^src/core/' },
+    },
+    {
+      name: 'port-knows-only-core',
+      severity: 'error',
+      from: { path: PORT },
+      to: { pathNot: '^src/core/' },
+    },
+    {
+      name: 'driver-knows-only-core-and-port',
+      comment: 'A driver imports the port, core, and its own folder; of ours nothing else.',
+      severity: 'error',
+      from: { path: '^src/store/([^/]+)/' },
+      to: { path: '^(src|crawler-example|test|bench)/', pathNot: ['^src/store/$1/', '^src/core/', PORT] },
+    },
+    {
+      name: 'one-place-knows-drivers',
+      comment: 'Only the composition in src/queue/open.ts picks a driver; everything else speaks to the port.',
+      severity: 'error',
+      from: { path: '^(src|crawler-example)/', pathNot: ['^src/store/', OPEN] },
+      to: { path: '^src/store/', pathNot: PORT },
+    },
+    {
+      name: 'queue-is-below',
+      comment: 'queue and scheduler know neither HTTP nor its clients.',
+      severity: 'error',
+      from: { path: '^src/(queue|scheduler)/' },
+      to: { path: '^(src|crawler-example)/', pathNot: '^src/(core|store|queue|scheduler)/' },
+    },
+    {
+      name: 'http-reaches-queue-only',
+      comment: 'http speaks to the queue, not to what the queue is made of. (core: error codes, bounds, types.)',
+      severity: 'error',
+      from: { path: '^src/http/' },
+      to: { path: '^(src|crawler-example)/', pathNot: '^src/(http|queue|core)/' },
+    },
+    {
+      name: 'client-reaches-http-only',
+      comment: 'A client works over the network. It may share types with the server, which cost nothing at run time.',
+      severity: 'error',
+      from: { path: '^src/client/' },
+      to: { path: '^(src|crawler-example)/', pathNot: '^src/client/', dependencyTypesNot: ['type-only'] },
+    },
+    {
+      name: 'example-uses-the-package',
+      comment: 'The crawler is a user like any other: it reaches the queue through src/index.ts, or over HTTP.',
+      severity: 'error',
+      from: { path: '^crawler-example/' },
+      to: { path: '^(src|test|bench)/', pathNot: '^src/index\\.ts$' },
+    },
+    {
+      name: 'src-stands-alone',
+      severity: 'error',
+      from: { path: '^src/' },
+      to: { path: '^(crawler-example|test|bench|dist)/' },
+    },
+    {
+      name: 'src-needs-no-dev-packages',
+      comment: 'What src imports has to be there after `npm install ebbmark`.',
+      severity: 'error',
+      from: { path: '^src/' },
+      to: { dependencyTypes: ['npm-dev', 'npm-no-pkg', 'npm-unknown'], dependencyTypesNot: ['type-only'] },
+    },
+  ],
+  options: {
+    doNotFollow: { path: NOT_OURS },
+    tsPreCompilationDeps: true,
+    tsConfig: { fileName: 'tsconfig.json' },
+    enhancedResolveOptions: { exportsFields: ['exports'], conditionNames: ['import', 'node', 'types'] },
+    cache: { folder: 'node_modules/.cache/dependency-cruiser', strategy: 'content' },
+  },
+};
