@@ -1,0 +1,84 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import type { Database } from 'better-sqlite3';
+import { SEGMENT_SIZE, SLOT_MS } from '../../core/bounds.ts';
+import { StoreDamagedError, type StoreMeta } from '../store.ts';
+
+/** "Ebbm", the application_id in the header of every store file. */
+export const APPLICATION_ID = 0x4562626d;
+
+/** The same from `src` and from `dist`, which lie side by side. */
+const SCHEMA = new URL('../../../schema/sqlite/', import.meta.url);
+
+const DEFAULT_META: StoreMeta = { segmentSize: SEGMENT_SIZE, shards: 1, messageBuckets: 1, slotMs: SLOT_MS };
+
+interface Step {
+  readonly number: number;
+  readonly name: string;
+}
+
+/** The numbered files, in order: 001_tables.sql brings a file to schema number 1. */
+function steps(): readonly Step[] {
+  return readdirSync(SCHEMA)
+    .filter((name) => /^\d{3}_.*\.sql$/.test(name))
+    .sort()
+    .map((name) => ({ number: Number(name.slice(0, 3)), name }));
+}
+
+/** The schema number that this version of Ebbmark writes. */
+export const latestSchema = (): number => steps().at(-1)?.number ?? 0;
+
+/** @throws StoreDamagedError where the number is one this version doesn't know */
+export function checkSchemaNumber(number: number, path: string): void {
+  const latest = latestSchema();
+  if (number <= latest) return;
+  throw new StoreDamagedError(
+    `${path} was written by a newer Ebbmark (schema ${number}; this version knows up to ${latest}). ` +
+      'Use that version or a newer one. The file was left as it is.',
+  );
+}
+
+/**
+ * Brings the file to the latest schema, each step in a transaction of its own with its number, so that it can be
+ * stopped anywhere. A new file also gets its application_id and its meta rows, all in the first transaction.
+ */
+export function migrate(db: Database, path: string, meta: Partial<StoreMeta> = {}): void {
+  const from = Number(db.pragma('user_version', { simple: true }));
+  checkSchemaNumber(from, path);
+  for (const step of steps()) {
+    if (step.number <= from) continue;
+    const sql = readFileSync(fileURLToPath(new URL(step.name, SCHEMA)), 'utf8');
+    db.transaction(() => {
+      db.exec(sql);
+      if (step.number === 1) initialise(db, { ...DEFAULT_META, ...meta });
+      db.pragma(`user_version = ${step.number}`);
+    }).exclusive();
+  }
+}
+
+function initialise(db: Database, meta: StoreMeta): void {
+  db.pragma(`application_id = ${APPLICATION_ID}`);
+  const insert = db.prepare('INSERT INTO meta (name, value) VALUES (?, ?)');
+  for (const [name, value] of Object.entries(meta)) {
+    if (!Number.isSafeInteger(value) || value < 1)
+      throw new RangeError(`meta.${name} is ${value}, not a positive integer`);
+    insert.run(name, value);
+  }
+}
+
+/** What was fixed when the file was created. @throws StoreDamagedError where a value is missing */
+export function readMeta(db: Database, path: string): StoreMeta {
+  const rows = db.prepare<[], { name: string; value: number }>('SELECT name, value FROM meta').all();
+  const found = new Map(rows.map((row) => [row.name, row.value]));
+  const value = (name: keyof StoreMeta): number => {
+    const number = found.get(name);
+    if (number === undefined || number < 1) throw new StoreDamagedError(`${path} is damaged: meta has no ${name}`);
+    return number;
+  };
+  return {
+    segmentSize: value('segmentSize'),
+    shards: value('shards'),
+    messageBuckets: value('messageBuckets'),
+    slotMs: value('slotMs'),
+  };
+}

@@ -1,0 +1,155 @@
+/**
+ * Opens a store file so that nobody else has it and nothing damaged is written to.
+ *
+ * 1. The file's header is read with plain file access: what is not ours is never touched by SQLite.
+ * 2. What is in the file is checked before anything is written. After a clean stop there is no log (`-wal`), and a
+ *    connection that only reads leaves the file as it is. After a crash there is one, and the first connection that may
+ *    write would copy it into the file when it closes; so then a connection that cannot write does the check.
+ * 3. The lock is SQLite's own (`locking_mode = EXCLUSIVE`), held for as long as the file is open and gone with the
+ *    process, whatever ends it.
+ */
+import { existsSync, mkdirSync, rmSync, statSync } from 'node:fs';
+import { dirname, resolve } from 'node:path';
+import Database from 'better-sqlite3';
+import { type StoreMeta, StoreUnavailableError } from '../store.ts';
+import { inUse, isBusy, storeError } from './errors.ts';
+import { checkContents, checkHeader } from './inspect.ts';
+import { migrate } from './migrate.ts';
+
+/** How long to wait for a process that is just letting go of the file. */
+const BUSY_MS = 200;
+
+/** Pages of the log (`-wal`) after which a commit copies them into the file. */
+const CHECKPOINT_PAGES = 4_000;
+
+export interface OpenFile {
+  readonly db: Database.Database;
+  /** Closes the connection and lets go of the lock. */
+  close(): void;
+}
+
+/**
+ * Files that this thread has open, by device and inode. POSIX drops all of a process's locks on a file when it closes
+ * *any* descriptor of it, so even looking at the header of a file that we have open would give away its lock.
+ */
+const openHere = new Set<string>();
+
+/**
+ * Opens or creates a store file.
+ * @param path `:memory:`, or a path; directories that are missing are made
+ * @throws StoreInUseError, StoreDamagedError, StoreUnavailableError
+ */
+export function openFile(path: string, meta: Partial<StoreMeta> | undefined): OpenFile {
+  if (path === ':memory:') {
+    const db = new Database(path);
+    configure(db);
+    migrate(db, path, meta);
+    return { db, close: () => void db.close() };
+  }
+  const file = resolve(path);
+  const before = inspectFile(file);
+  const db = openExclusively(file, before.contentsChecked, meta);
+  // Nobody else can be using it now: whoever reads a file with a log holds a lock that excludes ours.
+  if (before.leavesShm) rmSync(`${file}-shm`, { force: true });
+  const identity = identityOf(file)!;
+  openHere.add(identity);
+  return {
+    db,
+    close: () => {
+      db.close();
+      openHere.delete(identity);
+    },
+  };
+}
+
+/** Looks at the file as it is, changing nothing. */
+function inspectFile(file: string): { readonly contentsChecked: boolean; readonly leavesShm: boolean } {
+  const identity = identityOf(file);
+  if (identity === null) {
+    makeDirectory(dirname(file));
+    return { contentsChecked: true, leavesShm: false };
+  }
+  if (openHere.has(identity)) throw inUse(file);
+  const isEmpty = checkHeader(file);
+  // A rollback journal is there only where the creation of the file was cut off; SQLite undoes it, then it is empty.
+  if (isEmpty || existsSync(`${file}-journal`)) return { contentsChecked: true, leavesShm: false };
+  if (!hasLog(file)) return { contentsChecked: false, leavesShm: false };
+  const hadShm = existsSync(`${file}-shm`);
+  try {
+    checkReadOnly(file);
+  } catch (error) {
+    if (!hadShm) rmSync(`${file}-shm`, { force: true });
+    throw error;
+  }
+  return { contentsChecked: true, leavesShm: !hadShm };
+}
+
+function checkReadOnly(file: string): void {
+  guarded(file, () => {
+    const db = new Database(file, { readonly: true, timeout: BUSY_MS });
+    try {
+      checkContents(db, file);
+    } finally {
+      db.close();
+    }
+  });
+}
+
+function openExclusively(
+  file: string,
+  contentsChecked: boolean,
+  meta: Partial<StoreMeta> | undefined,
+): Database.Database {
+  return guarded(file, () => {
+    const db = new Database(file, { timeout: BUSY_MS });
+    try {
+      db.pragma('locking_mode = EXCLUSIVE');
+      if (!contentsChecked) checkContents(db, file);
+      migrate(db, file, meta);
+      configure(db);
+      return db;
+    } catch (error) {
+      db.close();
+      throw error;
+    }
+  });
+}
+
+function configure(db: Database.Database): void {
+  db.pragma('journal_mode = WAL');
+  db.pragma('synchronous = FULL');
+  db.pragma(`wal_autocheckpoint = ${CHECKPOINT_PAGES}`);
+  db.pragma('cache_size = -32768');
+  db.pragma('temp_store = MEMORY');
+  db.pragma('trusted_schema = OFF');
+}
+
+function guarded<T>(file: string, act: () => T): T {
+  try {
+    return act();
+  } catch (error) {
+    if (isBusy(error)) throw inUse(file);
+    throw storeError(error, file);
+  }
+}
+
+const hasLog = (file: string): boolean => (statSync(`${file}-wal`, { throwIfNoEntry: false })?.size ?? 0) > 0;
+
+function identityOf(file: string): string | null {
+  try {
+    const stat = statSync(file, { bigint: true, throwIfNoEntry: false });
+    if (stat === undefined) return null;
+    if (stat.isFile()) return `${stat.dev}:${stat.ino}`;
+  } catch (error) {
+    throw new StoreUnavailableError(`${file} cannot be opened: ${(error as Error).message}`, { cause: error });
+  }
+  throw new StoreUnavailableError(`${file} is not a file; a store is one file, for example ./ebbmark.db`);
+}
+
+function makeDirectory(directory: string): void {
+  try {
+    mkdirSync(directory, { recursive: true });
+  } catch (error) {
+    throw new StoreUnavailableError(`${directory} cannot be made: ${(error as Error).message}`, { cause: error });
+  }
+}

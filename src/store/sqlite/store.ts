@@ -1,0 +1,217 @@
+import type { Database } from 'better-sqlite3';
+import { entryBytes, type LogAddress } from '../../core/entry.ts';
+import type { MessageWrite } from '../../core/message.ts';
+import {
+  type ActivityRow,
+  APPLIED,
+  type Append,
+  CONFLICT,
+  type Outcome,
+  type ReadRange,
+  type SegmentChange,
+  type ShardRow,
+  type Store,
+  type StoreMeta,
+  StoreUnavailableError,
+  UNKNOWN,
+} from '../store.ts';
+import { Activity } from './activity.ts';
+import { Changes } from './change.ts';
+import { Committer } from './committer.ts';
+import { Entries, TRIM_ROWS } from './entries.ts';
+import { storeError } from './errors.ts';
+import { Messages, SWEEP_ROWS } from './messages.ts';
+import { readMeta } from './migrate.ts';
+import { type OpenFile, openFile } from './open.ts';
+import { Checkpoints, Shards, Topics } from './registers.ts';
+import { Segments } from './segments.ts';
+
+export interface SqliteOptions {
+  /** For a store that is created now; an existing one keeps what it was created with. */
+  readonly meta?: Partial<StoreMeta>;
+  /** The clock, in milliseconds since 1970; this machine's when absent. */
+  readonly now?: () => number;
+}
+
+/**
+ * Opens the store in a file, creating it where it isn't there, and keeps it locked until `close`.
+ * @param path a path, or `:memory:` for a store that goes with the process
+ * @throws StoreInUseError another process has it open
+ * @throws StoreDamagedError it is damaged, not a store, or of a newer version; it is left as it is
+ * @throws StoreUnavailableError it cannot be opened or made
+ */
+export async function openSqliteStore(path: string, options: SqliteOptions = {}): Promise<Store> {
+  const file = openFile(path, options.meta);
+  try {
+    return new SqliteStore(path, file, readMeta(file.db, path), options.now ?? Date.now);
+  } catch (error) {
+    file.close();
+    throw storeError(error, path);
+  }
+}
+
+/** Bytes a small row takes in a transaction's budget. */
+const ROW_BYTES = 200;
+
+class SqliteStore implements Store {
+  readonly description: string;
+  readonly meta: StoreMeta;
+  readonly #path: string;
+  readonly #file: OpenFile;
+  readonly #db: Database;
+  readonly #now: () => number;
+  readonly #committer: Committer;
+  readonly #segments: Segments;
+  readonly #entries: Entries;
+  readonly #changes: Changes;
+  readonly #messages: Messages;
+  readonly #activity: Activity;
+  readonly #checkpoints: Checkpoints;
+  readonly #topics: Topics;
+  readonly #shards: Shards;
+
+  constructor(path: string, file: OpenFile, meta: StoreMeta, now: () => number) {
+    const { db } = file;
+    this.description = `sqlite:${path}`;
+    this.meta = meta;
+    this.#path = path;
+    this.#file = file;
+    this.#db = db;
+    this.#now = now;
+    this.#committer = new Committer(db, path);
+    this.#segments = new Segments(db, meta.segmentSize);
+    this.#entries = new Entries(db, this.#segments, meta.segmentSize);
+    this.#changes = new Changes(db, this.#segments);
+    this.#messages = new Messages(db);
+    this.#activity = new Activity(db);
+    this.#checkpoints = new Checkpoints(db);
+    this.#topics = new Topics(db);
+    this.#shards = new Shards(db);
+  }
+
+  async clock() {
+    return this.#now();
+  }
+
+  async ping() {
+    await this.#read(() => this.#db.pragma('user_version'));
+  }
+
+  async close() {
+    if (!this.#db.open) return;
+    this.#committer.close();
+    this.#file.close();
+  }
+
+  readSegment(log: LogAddress, segment: number) {
+    return this.#read(() => this.#segments.read(log, segment));
+  }
+
+  readEntries(range: ReadRange) {
+    return this.#read(() => this.#entries.read(range));
+  }
+
+  readHeads(range: ReadRange) {
+    return this.#read(() => this.#entries.readHeads(range));
+  }
+
+  append(append: Append) {
+    let bytes = ROW_BYTES;
+    for (const entry of append.entries) bytes += entryBytes(entry);
+    return this.#decide(bytes, () => this.#entries.append(append));
+  }
+
+  change(change: SegmentChange) {
+    let bytes = ROW_BYTES;
+    for (const { set } of change.changes) bytes += ROW_BYTES + (set.result?.length ?? 0) + (set.progress?.length ?? 0);
+    return this.#committer.submit({ run: () => this.#changes.run(change), bytes, urgent: true, unknown: UNKNOWN });
+  }
+
+  closeSegment(log: LogAddress, segment: number) {
+    return this.#decide(ROW_BYTES, () => this.#segments.close(log, segment));
+  }
+
+  async trim(log: LogAddress, segment: number, from: number, to: number): Promise<Outcome> {
+    const header = await this.readSegment(log, segment);
+    if (header === null) return CONFLICT;
+    await this.#repeat(TRIM_ROWS, () => this.#entries.trimSome(log.topic, log.tier, from, to));
+    return APPLIED;
+  }
+
+  readCheckpoints(topic: string) {
+    return this.#read(() => this.#checkpoints.read(topic));
+  }
+
+  advanceCheckpoint(log: LogAddress, checkpoint: Parameters<Store['advanceCheckpoint']>[1], at: number) {
+    return this.#write(ROW_BYTES, () => this.#checkpoints.advance(log, checkpoint, at));
+  }
+
+  readMessages(topic: string, keys: readonly string[]) {
+    return this.#read(() => this.#messages.read(topic, keys, this.#now()));
+  }
+
+  writeMessages(topic: string, _bucket: number, writes: readonly MessageWrite[], now: number) {
+    return this.#decide(ROW_BYTES * writes.length, () => this.#messages.write(topic, writes, now));
+  }
+
+  readTopic(topic: string) {
+    return this.#read(() => this.#topics.read(topic));
+  }
+
+  writeTopic(topic: string, expect: number | null, settings: string) {
+    return this.#decide(settings.length + ROW_BYTES, () => this.#topics.write(topic, expect, settings));
+  }
+
+  recordActivity(shard: number, period: number, rows: readonly ActivityRow[]) {
+    return this.#write(ROW_BYTES * rows.length, () => this.#activity.record(shard, period, rows));
+  }
+
+  readActivity(shard: number, period: number, after: string | null, limit: number) {
+    return this.#read(() => this.#activity.read(shard, period, after, limit));
+  }
+
+  async dropPeriod(shard: number, period: number) {
+    await this.#repeat(1, () => this.#activity.dropSome(shard, period));
+  }
+
+  readShard(shard: number) {
+    return this.#read(() => this.#shards.read(shard));
+  }
+
+  writeShard(shard: number, expect: number | null, row: ShardRow) {
+    return this.#decide(ROW_BYTES, () => this.#shards.write(shard, expect, row));
+  }
+
+  sweep(now: number, limit: number) {
+    return this.#repeat(SWEEP_ROWS, (left) => this.#messages.sweepSome(now, Math.min(left, SWEEP_ROWS)), limit);
+  }
+
+  /** Reads run at once: beside the one writer there is no transaction that a read could fall into. */
+  async #read<T>(run: () => T): Promise<T> {
+    if (!this.#db.open) throw new StoreUnavailableError(`${this.#path} is closed`);
+    try {
+      return run();
+    } catch (error) {
+      throw storeError(error, this.#path);
+    }
+  }
+
+  #write<T>(bytes: number, run: () => T): Promise<T> {
+    return this.#committer.submit({ run, bytes, urgent: false });
+  }
+
+  #decide<T>(bytes: number, run: () => T): Promise<T | typeof UNKNOWN> {
+    return this.#committer.submit<T | typeof UNKNOWN>({ run, bytes, urgent: false, unknown: UNKNOWN });
+  }
+
+  /** Deletes in several transactions, so that none holds the event loop, until one finds less than it could take. */
+  async #repeat(atOnce: number, some: (left: number) => number, limit = Number.POSITIVE_INFINITY): Promise<number> {
+    let total = 0;
+    while (total < limit) {
+      const deleted = await this.#write(atOnce * ROW_BYTES, () => some(limit - total));
+      total += deleted;
+      if (deleted < atOnce) break;
+    }
+    return total;
+  }
+}
