@@ -1,0 +1,192 @@
+import { describe, expect, it } from 'vitest';
+import type { ActivityRow, ShardRow } from '../../src/store/store.ts';
+import { definite, range, type StoreUnderTest, uniqueLog, uniqueShard, uniqueTopic } from './harness.ts';
+
+const APPLIED = { kind: 'applied' };
+const CONFLICT = { kind: 'conflict' };
+
+export function checkpointConformance(store: StoreUnderTest): void {
+  describe('checkpoints', () => {
+    it('are none at first', async () => {
+      expect(await store().readCheckpoints(uniqueTopic('none'))).toEqual(new Map());
+    });
+
+    it('are read for all tiers of a topic', async () => {
+      const topic = uniqueTopic('tiers');
+      const marks = new Map([0, 5, 10].map((tier) => [tier, { scan: tier + 9, completion: tier, trimmed: 0 }]));
+      for (const [tier, checkpoint] of marks) await store().advanceCheckpoint({ topic, tier }, checkpoint, 1);
+      const read = await store().readCheckpoints(topic);
+      expect(new Map([...read].sort(([a], [b]) => a - b))).toEqual(marks);
+    });
+
+    it('never fall, each mark on its own', async () => {
+      const log = uniqueLog('marks');
+      const advance = async (scan: number, completion: number, trimmed: number) => {
+        await store().advanceCheckpoint(log, { scan, completion, trimmed }, 1);
+        const mark = (await store().readCheckpoints(log.topic)).get(log.tier)!;
+        return [mark.scan, mark.completion, mark.trimmed];
+      };
+      expect(await advance(10, 5, 2)).toEqual([10, 5, 2]);
+      expect(await advance(10, 5, 2)).toEqual([10, 5, 2]);
+      expect(await advance(9, 4, 1)).toEqual([10, 5, 2]);
+      expect(await advance(12, 4, 1)).toEqual([12, 5, 2]);
+      expect(await advance(3, 8, 1)).toEqual([12, 8, 2]);
+      expect(await advance(3, 1, 7)).toEqual([12, 8, 7]);
+      expect(await advance(20, 19, 18)).toEqual([20, 19, 18]);
+    });
+
+    it('stand at the highest of many at once', async () => {
+      const log = uniqueLog('at-once');
+      await Promise.all(
+        range(0, 20).map((i) => store().advanceCheckpoint(log, { scan: i + 1, completion: 20 - i, trimmed: i % 7 }, i)),
+      );
+      expect((await store().readCheckpoints(log.topic)).get(log.tier)).toEqual({
+        scan: 20,
+        completion: 20,
+        trimmed: 6,
+      });
+    });
+  });
+}
+
+export function topicConformance(store: StoreUnderTest): void {
+  describe('topics', () => {
+    it('are written under the version that was read', async () => {
+      const topic = uniqueTopic('settings 🐌');
+      expect(await store().readTopic(topic)).toBeNull();
+      expect(await definite(() => store().writeTopic(topic, null, '{"a":"\\u0000🐌"}'))).toEqual(APPLIED);
+      expect(await store().readTopic(topic)).toEqual({ settings: '{"a":"\\u0000🐌"}', version: 1 });
+      expect(await definite(() => store().writeTopic(topic, 1, '{"a":2}'))).toEqual(APPLIED);
+      expect(await store().readTopic(topic)).toEqual({ settings: '{"a":2}', version: 2 });
+    });
+
+    it('conflict under any other version', async () => {
+      const topic = uniqueTopic('settings');
+      expect(await store().writeTopic(topic, 1, '{}')).toEqual(CONFLICT);
+      expect(await store().readTopic(topic)).toBeNull();
+      await definite(() => store().writeTopic(topic, null, '{"a":1}'));
+      await definite(() => store().writeTopic(topic, 1, '{"a":2}'));
+      for (const version of [null, 1, 3]) expect(await store().writeTopic(topic, version, '{}')).toEqual(CONFLICT);
+      expect(await store().readTopic(topic)).toEqual({ settings: '{"a":2}', version: 2 });
+    });
+  });
+}
+
+export function shardConformance(store: StoreUnderTest): void {
+  const row = (changed: Partial<ShardRow> = {}): ShardRow => ({
+    holder: 'http://one:8080',
+    term: 1,
+    version: 1,
+    period: 4,
+    oldestPeriod: 2,
+    slotCursor: 6_800_000_000,
+    ...changed,
+  });
+
+  describe('shards', () => {
+    it('are written under the version that was read', async () => {
+      const shard = uniqueShard();
+      expect(await store().readShard(shard)).toBeNull();
+      expect(await definite(() => store().writeShard(shard, null, row()))).toEqual(APPLIED);
+      expect(await store().readShard(shard)).toEqual(row());
+      const next = row({ holder: null, term: 2, version: 2, period: 5, oldestPeriod: 3, slotCursor: 6_800_000_001 });
+      expect(await definite(() => store().writeShard(shard, 1, next))).toEqual(APPLIED);
+      expect(await store().readShard(shard, true)).toEqual(next);
+    });
+
+    it('conflict under any other version', async () => {
+      const shard = uniqueShard();
+      expect(await store().writeShard(shard, 1, row({ version: 2 }))).toEqual(CONFLICT);
+      expect(await store().readShard(shard, true)).toBeNull();
+      await definite(() => store().writeShard(shard, null, row()));
+      await definite(() => store().writeShard(shard, 1, row({ version: 2 })));
+      for (const version of [null, 1, 3]) {
+        const late = row({ holder: 'late', version: (version ?? 0) + 1 });
+        expect(await store().writeShard(shard, version, late)).toEqual(CONFLICT);
+      }
+      expect(await store().readShard(shard, true)).toEqual(row({ version: 2 }));
+    });
+
+    it('have one winner of a takeover', async () => {
+      const shard = uniqueShard();
+      await definite(() => store().writeShard(shard, null, row()));
+      const outcomes = await Promise.all(
+        range(0, 20).map((i) =>
+          definite(() => store().writeShard(shard, 1, row({ holder: `h${i}`, term: 2, version: 2 }))),
+        ),
+      );
+      const { holder } = (await store().readShard(shard, true))!;
+      const told = outcomes.flatMap(({ kind }, i) => (kind === 'applied' ? [`h${i}`] : []));
+      expect(told.length).toBeLessThanOrEqual(1);
+      expect(told.filter((winner) => winner !== holder)).toEqual([]);
+    });
+  });
+}
+
+export function activityConformance(store: StoreUnderTest): void {
+  const pages = async (shard: number, period: number, limit: number): Promise<ActivityRow[]> => {
+    const rows: ActivityRow[] = [];
+    let after: string | null = null;
+    do {
+      const page = await store().readActivity(shard, period, after, limit);
+      expect(page.rows.length).toBeLessThanOrEqual(limit);
+      rows.push(...page.rows);
+      after = page.next;
+    } while (after !== null);
+    return rows;
+  };
+  const names = (rows: readonly ActivityRow[]): string[] =>
+    [...new Set(rows.map(({ topic, tier }) => `${tier}/${topic}`))].sort();
+
+  describe('activity', () => {
+    it('is none at first', async () => {
+      expect(await store().readActivity(uniqueShard(), 0, null, 10)).toEqual({ rows: [], next: null });
+    });
+
+    it('is recorded once however often it is written', async () => {
+      const shard = uniqueShard();
+      const row = { topic: 'a', tier: 5, at: 1_700_000_000_000 };
+      for (let i = 0; i < 3; i++) await store().recordActivity(shard, 1, [row]);
+      expect(await pages(shard, 1, 10)).toEqual([row]);
+    });
+
+    it.each([1, 3, 7, 25, 100])('is read in pages of %i, each row once, in the same order', async (limit) => {
+      const shard = uniqueShard();
+      const rows = range(0, 25).map((i) => ({ topic: `t${i % 9} 🐌/'\u0001`, tier: i % 5, at: 1_000 + (i % 4) }));
+      await store().recordActivity(shard, 3, rows);
+      const read = await pages(shard, 3, limit);
+      expect(names(read)).toEqual(names(rows));
+      expect(read).toEqual(await pages(shard, 3, 1_000));
+      expect(new Set(read.map((row) => JSON.stringify(row))).size).toBe(read.length);
+    });
+
+    it('keeps shards and periods apart, and drops one period alone', async () => {
+      const [one, other] = [uniqueShard(), uniqueShard()];
+      const rows = (topic: string) => [{ topic, tier: 1, at: 5 }];
+      await store().recordActivity(one, 1, rows('a'));
+      await store().recordActivity(one, 2, rows('b'));
+      await store().recordActivity(other, 1, rows('c'));
+      await store().dropPeriod(one, 1);
+      await store().dropPeriod(one, 1);
+      expect(await pages(one, 1, 10)).toEqual([]);
+      expect(names(await pages(one, 2, 10))).toEqual(['1/b']);
+      expect(names(await pages(other, 1, 10))).toEqual(['1/c']);
+    });
+
+    it('drops a long period', async () => {
+      const shard = uniqueShard();
+      await store().recordActivity(
+        shard,
+        1,
+        range(0, 1_500).map((i) => ({ topic: `t${i}`, tier: 1, at: i })),
+      );
+      expect(await pages(shard, 1, 400)).toHaveLength(1_500);
+      await store().dropPeriod(shard, 1);
+      expect(await pages(shard, 1, 10)).toEqual([]);
+    });
+
+    it('takes nothing to record', async () => {
+      await store().recordActivity(uniqueShard(), 1, []);
+    });
+  });
+}
