@@ -1,0 +1,137 @@
+/**
+ * Reads a JSON body: bounded, decompressed where need be, and strict about what it takes, since a body that is
+ * silently changed on its way (replaced bytes, dropped keys) would be stored changed.
+ */
+import { isUtf8 } from 'node:buffer';
+import type { IncomingMessage } from 'node:http';
+import type { Readable } from 'node:stream';
+import zlib from 'node:zlib';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
+import { QueueError } from '../core/errors.ts';
+
+/** Levels of arrays and objects in a body. JSON.stringify recurses, and so does what looks at payloads later. */
+export const MAX_DEPTH = 128;
+
+type Done = (error: Error | null, body?: unknown) => void;
+type JsonParser = (request: FastifyRequest, text: string, done: Done) => void;
+
+/** Takes `application/json` only. */
+export function readsJson(app: FastifyInstance, maxBytes: number): void {
+  // Refuses `__proto__` and `constructor.prototype` keys: a payload is copied by whatever works on it.
+  const parse = app.getDefaultJsonParser('error', 'error') as unknown as JsonParser;
+  app.removeAllContentTypeParsers();
+  app.addContentTypeParser('application/json', (request, _payload, done: Done) => {
+    const charset = /;\s*charset\s*=\s*"?([^";\s]+)/i.exec(request.headers['content-type'] ?? '')?.[1];
+    if (charset !== undefined && !/^utf-?8$/i.test(charset)) {
+      done(new QueueError('unsupported-media-type', `JSON is UTF-8 (RFC 8259); the charset sent is ${charset}`));
+    } else {
+      readBytes(request.raw, maxBytes, (error, bytes) => {
+        if (error) done(error);
+        else parseJson(request, bytes as Buffer, parse, done);
+      });
+    }
+  });
+}
+
+function parseJson(request: FastifyRequest, bytes: Buffer, parse: JsonParser, done: Done): void {
+  if (bytes.length === 0) {
+    // An empty body is no body: calls that need one say so.
+    done(null, undefined);
+  } else if (!isUtf8(bytes)) {
+    done(new QueueError('invalid-input', 'body: these bytes are not UTF-8'));
+  } else if (isDeeper(bytes, MAX_DEPTH)) {
+    done(new QueueError('invalid-input', `body: lists and objects are nested more than ${MAX_DEPTH} levels deep`));
+  } else {
+    const text = bytes.toString('utf8');
+    parse(request, text, (error, body) => {
+      if (error) done(new QueueError('invalid-input', `body: ${faultOf(text)}`));
+      else done(null, body);
+    });
+  }
+}
+
+function faultOf(text: string): string {
+  try {
+    JSON.parse(text);
+    return 'the keys "__proto__" and "constructor" with "prototype" are not taken';
+  } catch (error) {
+    return `this is not JSON: ${(error as Error).message}`;
+  }
+}
+
+/** Reads all of a body, decompressed, up to a limit. */
+function readBytes(raw: IncomingMessage, maxBytes: number, done: (error: Error | null, bytes?: Buffer) => void): void {
+  const tooLarge = () => new QueueError('body-too-large', `The body is larger than ${maxBytes} bytes (uncompressed)`);
+  const encoding = raw.headers['content-encoding']?.trim().toLowerCase() ?? 'identity';
+  const decompressor = DECOMPRESSORS.get(encoding);
+  if (decompressor === undefined) {
+    done(new QueueError('unsupported-encoding', `Content-Encoding ${encoding}: send gzip, deflate, br, or none`));
+  } else if (Number(raw.headers['content-length']) > maxBytes) {
+    done(tooLarge());
+  } else {
+    collect(raw, decompressor === null ? raw : raw.pipe(decompressor()), maxBytes, tooLarge, done);
+  }
+}
+
+function collect(
+  raw: IncomingMessage,
+  source: Readable,
+  maxBytes: number,
+  tooLarge: () => Error,
+  done: (error: Error | null, bytes?: Buffer) => void,
+): void {
+  const chunks: Buffer[] = [];
+  let length = 0;
+  let finished = false;
+  const finish = (error: Error | null, bytes?: Buffer): void => {
+    if (finished) return;
+    finished = true;
+    source.off('data', onData);
+    if (error) {
+      if (source !== raw) {
+        raw.unpipe();
+        source.destroy();
+      }
+      // The rest is read and dropped, so that the answer arrives and the connection stays of use.
+      raw.resume();
+    }
+    done(error, bytes);
+  };
+  const fail = () =>
+    finish(new QueueError('invalid-input', 'body: it ended early, or is not what its Content-Encoding says'));
+  const onData = (chunk: Buffer): void => {
+    length += chunk.length;
+    if (length > maxBytes) finish(tooLarge());
+    else chunks.push(chunk);
+  };
+  source.on('data', onData);
+  source.on('end', () => finish(null, chunks.length === 1 ? chunks[0] : Buffer.concat(chunks, length)));
+  source.on('error', fail);
+  // A connection that breaks off does not end what is behind the pipe.
+  if (source !== raw) raw.on('error', fail);
+}
+
+/** By Content-Encoding; null: as it is. */
+const DECOMPRESSORS: ReadonlyMap<string, (() => Readable & NodeJS.WritableStream) | null> = new Map([
+  ['identity', null],
+  ['gzip', () => zlib.createGunzip()],
+  ['x-gzip', () => zlib.createGunzip()],
+  ['deflate', () => zlib.createInflate()],
+  ['br', () => zlib.createBrotliDecompress()],
+]);
+
+/** Whether JSON text nests deeper than so many levels; one pass over its bytes, strings skipped. */
+export function isDeeper(bytes: Uint8Array, levels: number): boolean {
+  // A level takes two bytes.
+  if (bytes.length < levels * 2) return false;
+  let depth = 0;
+  for (let i = 0; i < bytes.length; i++) {
+    const byte = bytes[i];
+    if (byte === 0x22) {
+      while (++i < bytes.length && bytes[i] !== 0x22) if (bytes[i] === 0x5c) i++;
+    } else if (byte === 0x5b || byte === 0x7b) {
+      if (++depth > levels) return true;
+    } else if (byte === 0x5d || byte === 0x7d) depth--;
+  }
+  return false;
+}

@@ -1,0 +1,65 @@
+/** Problem documents, and what the server says of itself. */
+import Type from 'typebox';
+import { Count, Nullable, Strict, Time } from './schema.ts';
+import { TopicPage } from './topics.ts';
+
+/** RFC 9457. */
+export const Problem = Strict(
+  {
+    type: Type.String({ format: 'uri-reference', examples: ['/docs/errors#lease-lost'] }),
+    title: Type.String(),
+    status: Type.Integer({ minimum: 400, maximum: 599 }),
+    code: Type.String({ description: 'Stable; see /docs/errors.' }),
+    detail: Type.String({ description: 'What is particular to this case.' }),
+    errors: Type.Optional(
+      Type.Array(
+        Strict({
+          path: Type.String({ description: 'JSON pointer into the part of the request that is wrong.' }),
+          message: Type.String({ description: 'The value, the rule, and an example of what would be right.' }),
+        }),
+      ),
+    ),
+  },
+  { $id: 'Problem' },
+);
+
+/** Where a call takes no query. */
+export const NoQuery = Strict({});
+
+/** Where a call takes no body, or an empty object. */
+export const NoBody = Strict({}, { examples: [{}] });
+
+export const Health = Strict({ status: Type.Unsafe<'ok'>({ type: 'string', enum: ['ok'] }) });
+
+export const Ready = Strict({
+  ready: Type.Boolean(),
+  reasons: Type.Array(Type.String(), { description: 'What is amiss; empty when ready.' }),
+});
+
+export const QueueStatus = Strict({
+  startedAt: Time(),
+  store: Type.String(),
+  activeTopics: Count(),
+  ready: Count(),
+  delayed: Count(),
+  leased: Count(),
+  dead: Count(),
+  waiting: Count({ description: 'Lease calls that wait.' }),
+  enqueued: Count(),
+  deduplicated: Count(),
+  delivered: Count(),
+  redelivered: Count(),
+  succeeded: Count(),
+  failed: Count(),
+  dead_lettered: Count(),
+  expired: Count(),
+  lastScanAt: Nullable(Time()),
+});
+
+/** `/status` for programs. */
+export const StatusAnswer = Strict({
+  version: Type.String(),
+  uptimeMs: Count(),
+  queue: QueueStatus,
+  topics: TopicPage.properties.topics,
+});

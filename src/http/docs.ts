@@ -1,0 +1,66 @@
+import swagger from '@fastify/swagger';
+import swaggerUi from '@fastify/swagger-ui';
+import { ERROR_CODES, type ErrorCode } from '../core/errors.ts';
+import type { App } from './app.ts';
+import { STATUS_OF } from './codes.ts';
+import { PROBLEM_TYPE } from './problem.ts';
+import { VERSION } from './version.ts';
+
+/** What any call can meet. */
+const ANY_CALL: readonly ErrorCode[] = ['invalid-input', 'shutting-down', 'internal'];
+const ANY_QUEUE_CALL: readonly ErrorCode[] = ['store-unavailable', 'busy'];
+const ANY_BODY: readonly ErrorCode[] = ['body-too-large', 'unsupported-media-type', 'unsupported-encoding'];
+
+/** Serves the OpenAPI document at /docs/json, and a page to read and try it at /docs. Register before the routes. */
+export async function describeApi(app: App): Promise<void> {
+  await app.register(swagger, {
+    openapi: {
+      openapi: '3.1.0',
+      info: {
+        title: 'Ebbmark',
+        version: VERSION,
+        description:
+          'A priority task queue for very many topics. Times are milliseconds since 1970, durations milliseconds. Errors are RFC 9457 problem documents with a stable `code`.',
+        license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
+      },
+      tags: [
+        { name: 'tasks', description: 'Enqueue, look at, list, cancel, reschedule' },
+        { name: 'leases', description: 'Take tasks, settle them' },
+        { name: 'topics', description: 'Counts and settings' },
+        { name: 'admin', description: 'What an operator looks at and does' },
+        { name: 'service', description: 'What the server says of itself' },
+      ],
+    },
+    refResolver: {
+      buildLocalReference: (json, _baseUri, _fragment, at) => (typeof json.$id === 'string' ? json.$id : `def-${at}`),
+    },
+    // Problems are written by the error handler, not by serializers: they are added to the document only, so that the
+    // server need not compile one for every status of every route at its start.
+    transform: ({ schema, url, route }) => {
+      if (!schema || schema.hide) return { schema: schema ?? {}, url };
+      const codes = new Set<ErrorCode>([...ANY_CALL, ...(route.config?.docs?.codes ?? [])]);
+      if (url.startsWith('/v1/')) for (const code of ANY_QUEUE_CALL) codes.add(code);
+      if (schema.body !== undefined) for (const code of ANY_BODY) codes.add(code);
+      const response = { ...problemResponses(codes), ...(schema.response as object | undefined) };
+      return { schema: { ...schema, response }, url };
+    },
+  });
+  await app.register(swaggerUi, { routePrefix: '/docs', staticCSP: true });
+}
+
+function problemResponses(codes: ReadonlySet<ErrorCode>): Record<number, object> {
+  const byStatus = new Map<number, string[]>();
+  for (const code of codes) {
+    const lines = byStatus.get(STATUS_OF[code]) ?? [];
+    lines.push(`\`${code}\`: ${ERROR_CODES[code]}`);
+    byStatus.set(STATUS_OF[code], lines);
+  }
+  const responses: Record<number, object> = {};
+  for (const [status, lines] of byStatus) {
+    responses[status] = {
+      description: lines.join('\n'),
+      content: { [PROBLEM_TYPE]: { schema: { $ref: 'Problem#' } } },
+    };
+  }
+  return responses;
+}

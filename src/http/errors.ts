@@ -1,0 +1,87 @@
+/** Every way in which a request can fail ends here, and leaves as a problem document. */
+import { STATUS_CODES } from 'node:http';
+import type { Socket } from 'node:net';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { type ErrorCode, QueueError } from '../core/errors.ts';
+import type { App, HttpLogger } from './app.ts';
+import { problemHeaders, problemOf, sendProblem, toQueueError } from './problem.ts';
+
+/** Errors of handlers, hooks, parsers and validation. */
+export function handleErrors(app: App, log: HttpLogger | null): void {
+  app.setErrorHandler((error, request, reply) => answerError(error, request, reply, log));
+}
+
+/** Also for what fails before a route is found. */
+export function answerError(
+  error: unknown,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  log: HttpLogger | null,
+): void {
+  const known = toQueueError(error);
+  // The text of an unforeseen error stays here: it may show what is inside.
+  if (known.code === 'internal') {
+    log?.error({ err: error, method: request.method, route: request.routeOptions.url }, 'a request failed unforeseen');
+  }
+  sendProblem(reply, known);
+}
+
+/** Addresses that are not there, and methods that don't go with those that are. */
+export function handleMisses(app: App): void {
+  const routes: { readonly pattern: RegExp; readonly methods: Set<string> }[] = [];
+  const byUrl = new Map<string, Set<string>>();
+  app.addHook('onRoute', ({ url, method }) => {
+    let methods = byUrl.get(url);
+    if (!methods) {
+      methods = new Set();
+      byUrl.set(url, methods);
+      routes.push({ pattern: patternOf(url), methods });
+    }
+    for (const name of Array.isArray(method) ? method : [method]) methods.add(name);
+  });
+  app.setNotFoundHandler((request, reply) => {
+    const path = request.raw.url!.split('?', 1)[0]!;
+    const methods = new Set<string>();
+    for (const route of routes) if (route.pattern.test(path)) for (const name of route.methods) methods.add(name);
+    if (methods.size === 0) {
+      sendProblem(reply, new QueueError('not-found', 'There is nothing at this address; /docs lists what there is'));
+      return;
+    }
+    const allow = [...methods].sort().join(', ');
+    reply.header('allow', allow);
+    sendProblem(
+      reply,
+      new QueueError('method-not-allowed', `${request.method} does not go with this address; ${allow} do`),
+    );
+  });
+}
+
+const patternOf = (url: string): RegExp =>
+  new RegExp(
+    `^${url
+      .split('/')
+      .map((part) =>
+        part.startsWith(':') ? '[^/]+' : part === '*' ? '.*' : part.replace(/[.+?^$()[\]{}|\\]/g, '\\$&'),
+      )
+      .join('/')}$`,
+  );
+
+/** What Node's parser refuses: there is no request yet, so the answer is written by hand. */
+export function answerClientError(error: NodeJS.ErrnoException, socket: Socket): void {
+  // Already answered, or nobody there.
+  if (error.code === 'ECONNRESET' || socket.destroyed || !socket.writable) {
+    socket.destroy();
+    return;
+  }
+  const [code, detail]: readonly [ErrorCode, string?] =
+    error.code === 'HPE_HEADER_OVERFLOW'
+      ? ['headers-too-large']
+      : error.code === 'ERR_HTTP_REQUEST_TIMEOUT'
+        ? ['request-timeout']
+        : ['invalid-input', 'This is not an HTTP/1.1 request'];
+  const problem = problemOf(new QueueError(code, detail));
+  const body = JSON.stringify(problem);
+  const headers = { ...problemHeaders(code), 'content-length': String(Buffer.byteLength(body)), connection: 'close' };
+  const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
+  socket.end(`HTTP/1.1 ${problem.status} ${STATUS_CODES[problem.status]}\r\n${lines.join('')}\r\n${body}`);
+}

@@ -1,0 +1,64 @@
+import { Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client';
+import type { Queue, QueueStatus } from '../queue/api.ts';
+
+type Numbers = { [K in keyof QueueStatus]: QueueStatus[K] extends number ? K : never }[keyof QueueStatus];
+type Entry = readonly [name: string, help: string, field: Numbers];
+
+const GAUGES: readonly Entry[] = [
+  ['ebbmark_topics_active', 'Topics that have work or recently settled tasks in memory.', 'activeTopics'],
+  ['ebbmark_tasks_ready', 'Tasks that wait for a worker.', 'ready'],
+  ['ebbmark_tasks_delayed', 'Tasks that are not due yet.', 'delayed'],
+  ['ebbmark_tasks_leased', 'Tasks that a worker has.', 'leased'],
+  ['ebbmark_tasks_dead', 'Dead letters.', 'dead'],
+  ['ebbmark_lease_calls_waiting', 'Lease calls that wait for a task.', 'waiting'],
+];
+
+const COUNTERS: readonly Entry[] = [
+  ['ebbmark_tasks_enqueued_total', 'Tasks accepted.', 'enqueued'],
+  ['ebbmark_tasks_deduplicated_total', 'Tasks not enqueued since their message id was known.', 'deduplicated'],
+  ['ebbmark_tasks_delivered_total', 'Tasks leased, redeliveries included.', 'delivered'],
+  ['ebbmark_tasks_redelivered_total', 'Tasks leased that had been leased before.', 'redelivered'],
+  ['ebbmark_tasks_succeeded_total', 'Tasks acknowledged.', 'succeeded'],
+  ['ebbmark_tasks_failed_total', 'Attempts that failed.', 'failed'],
+  ['ebbmark_tasks_dead_lettered_total', 'Tasks that went to the dead letters.', 'dead_lettered'],
+  ['ebbmark_tasks_expired_total', 'Tasks that were not completed in time.', 'expired'],
+];
+
+/**
+ * Prometheus metrics, read from the queue's status when they are asked for. No label per topic: there are millions.
+ * @param processMetrics adds those of the process; once a process
+ */
+export function metricsOf(queue: Pick<Queue, 'status'>, processMetrics: boolean): Registry {
+  const registry = new Registry();
+  for (const [name, help, field] of GAUGES) {
+    new Gauge({
+      name,
+      help,
+      registers: [registry],
+      collect() {
+        this.set(queue.status()[field]);
+      },
+    });
+  }
+  for (const [name, help, field] of COUNTERS) {
+    new Counter({
+      name,
+      help,
+      registers: [registry],
+      collect() {
+        this.reset();
+        this.inc(queue.status()[field]);
+      },
+    });
+  }
+  new Gauge({
+    name: 'ebbmark_last_scan_timestamp_seconds',
+    help: 'When the completion scanner last finished a pass; 0 before the first.',
+    registers: [registry],
+    collect() {
+      this.set((queue.status().lastScanAt ?? 0) / 1000);
+    },
+  });
+  if (processMetrics) collectDefaultMetrics({ register: registry });
+  return registry;
+}

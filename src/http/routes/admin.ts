@@ -1,0 +1,98 @@
+import type { App, Surroundings } from '../app.ts';
+import { Ref } from '../contract/schema.ts';
+import { NoBody, NoQuery } from '../contract/service.ts';
+import { CursorsRef, RedriveAnswer, RedriveBody, Topic, TopicParams } from '../contract/topics.ts';
+import { orEmpty } from '../optional-body.ts';
+
+const tags = ['admin'];
+
+/** What an operator looks at and does. */
+export function adminRoutes(app: App, { queue }: Surroundings): void {
+  app.get(
+    '/v1/admin/topics/:topic/cursors',
+    {
+      schema: {
+        operationId: 'getCursors',
+        summary: 'Both cursors of every tier, and what holds the completion cursor',
+        tags,
+        params: TopicParams,
+        querystring: NoQuery,
+        response: { 200: CursorsRef },
+      },
+      config: { docs: { codes: ['topic-invalid', 'topic-not-found'] } },
+    },
+    (request) => queue.cursors(request.params.topic),
+  );
+
+  app.post(
+    '/v1/admin/topics/:topic/pause',
+    {
+      schema: {
+        operationId: 'pauseTopic',
+        summary: 'Lease nothing of this topic until it is resumed',
+        tags,
+        params: TopicParams,
+        querystring: NoQuery,
+        body: NoBody,
+        response: { 200: Ref(Topic) },
+      },
+      config: { docs: { codes: ['topic-invalid', 'settings-conflict', 'outcome-unknown'] } },
+      preValidation: orEmpty,
+    },
+    (request) => queue.pause(request.params.topic),
+  );
+
+  app.post(
+    '/v1/admin/topics/:topic/resume',
+    {
+      schema: {
+        operationId: 'resumeTopic',
+        summary: 'Undo a pause',
+        tags,
+        params: TopicParams,
+        querystring: NoQuery,
+        body: NoBody,
+        response: { 200: Ref(Topic) },
+      },
+      config: { docs: { codes: ['topic-invalid', 'settings-conflict', 'outcome-unknown'] } },
+      preValidation: orEmpty,
+    },
+    (request) => queue.resume(request.params.topic),
+  );
+
+  app.post(
+    '/v1/admin/topics/:topic/redrive',
+    {
+      schema: {
+        operationId: 'redriveTopic',
+        summary: 'Put dead letters back to work, all or some; their attempts start anew',
+        tags,
+        params: TopicParams,
+        querystring: NoQuery,
+        body: RedriveBody,
+        response: { 200: RedriveAnswer },
+      },
+      config: { docs: { codes: ['topic-invalid', 'topic-not-found', 'outcome-unknown'] } },
+      preValidation: orEmpty,
+    },
+    (request) => queue.redrive(request.params.topic, request.body),
+  );
+
+  app.post(
+    '/v1/admin/topics/:topic/scan',
+    {
+      schema: {
+        operationId: 'scanTopic',
+        summary: 'Run the completion scanner over the topic now',
+        tags,
+        params: TopicParams,
+        querystring: NoQuery,
+        body: NoBody,
+        response: { 200: CursorsRef },
+      },
+      config: { docs: { codes: ['topic-invalid', 'topic-not-found'] } },
+      preValidation: orEmpty,
+    },
+    (request) => queue.scan(request.params.topic),
+  );
+}

@@ -1,0 +1,152 @@
+import { QueueError } from '../../core/errors.ts';
+import type { App, Surroundings } from '../app.ts';
+import { Ref } from '../contract/schema.ts';
+import { NoQuery } from '../contract/service.ts';
+import {
+  CancelQuery,
+  EnqueueAnswer,
+  EnqueueBody,
+  EnqueueHeaders,
+  ListQuery,
+  RescheduleBody,
+  Task,
+  TaskPage,
+  TaskParams,
+  TaskQuery,
+} from '../contract/tasks.ts';
+import { TopicParams } from '../contract/topics.ts';
+import { tasksFromWire, taskToWire } from '../payloads.ts';
+
+const tags = ['tasks'];
+
+/** Enqueue, look at, list, cancel, reschedule. */
+export function taskRoutes(app: App, { queue, waits }: Surroundings): void {
+  app.post(
+    '/v1/topics/:topic/tasks',
+    {
+      schema: {
+        operationId: 'enqueue',
+        summary: 'Put one or many tasks into a topic, which needs no creation',
+        description:
+          'Answers once every accepted task is on disk. A result per task, in order; one that is refused has a null id and says why, and affects no other.',
+        tags,
+        params: TopicParams,
+        querystring: NoQuery,
+        headers: EnqueueHeaders,
+        body: EnqueueBody,
+        response: { 201: EnqueueAnswer },
+      },
+      config: { docs: { codes: ['topic-invalid', 'outcome-unknown'] } },
+    },
+    async (request, reply) => {
+      const idempotencyKey = request.headers['idempotency-key'];
+      const tasks = await queue.enqueue(
+        request.params.topic,
+        tasksFromWire(request.body.tasks),
+        idempotencyKey === undefined ? undefined : { idempotencyKey },
+      );
+      reply.code(201);
+      return { tasks };
+    },
+  );
+
+  app.get(
+    '/v1/topics/:topic/tasks',
+    {
+      schema: {
+        operationId: 'listTasks',
+        summary: 'List tasks by state, or find the one with a message id',
+        tags,
+        params: TopicParams,
+        querystring: ListQuery,
+        response: { 200: TaskPage },
+      },
+      config: { docs: { codes: ['topic-invalid', 'topic-not-found'] } },
+    },
+    async (request) => {
+      const { messageId, ...list } = request.query;
+      const { topic } = request.params;
+      if (messageId === undefined) {
+        const page = await queue.tasks(topic, list);
+        return { ...page, tasks: page.tasks.map(taskToWire) };
+      }
+      if (Object.keys(list).length > 0) {
+        const message = `messageId goes alone, not with ${Object.keys(list).join(', ')}`;
+        throw new QueueError('invalid-input', `query: ${message}`, [{ path: '/messageId', message }]);
+      }
+      try {
+        return { tasks: [taskToWire(await queue.taskByMessageId(topic, messageId))] };
+      } catch (error) {
+        if (error instanceof QueueError && error.code === 'task-not-found') return { tasks: [] };
+        throw error;
+      }
+    },
+  );
+
+  app.get(
+    '/v1/topics/:topic/tasks/:id',
+    {
+      schema: {
+        operationId: 'getTask',
+        summary: 'Look at a task: its state, attempts and result; or wait for the result',
+        tags,
+        params: TaskParams,
+        querystring: TaskQuery,
+        response: { 200: Ref(Task) },
+      },
+      config: { docs: { codes: ['topic-invalid', 'task-not-found'] } },
+    },
+    async (request, reply) => {
+      const { topic, id } = request.params;
+      const { waitMs } = request.query;
+      if (!waitMs) return taskToWire(await queue.task(topic, id));
+      const wait = waits.begin(reply);
+      try {
+        return taskToWire(await queue.task(topic, id, { waitMs, signal: wait.signal }));
+      } finally {
+        wait.end();
+      }
+    },
+  );
+
+  app.delete(
+    '/v1/topics/:topic/tasks/:id',
+    {
+      schema: {
+        operationId: 'cancelTask',
+        summary: 'Cancel a task that is not settled; a worker that has it loses its lease',
+        tags,
+        params: TaskParams,
+        querystring: CancelQuery,
+        response: { 200: Ref(Task) },
+      },
+      config: { docs: { codes: ['topic-invalid', 'task-not-found', 'task-settled', 'outcome-unknown'] } },
+    },
+    async (request) => {
+      const { topic, id } = request.params;
+      return taskToWire(await queue.cancel(topic, id, request.query.reason));
+    },
+  );
+
+  app.patch(
+    '/v1/topics/:topic/tasks/:id',
+    {
+      schema: {
+        operationId: 'rescheduleTask',
+        summary: 'Change priority or due time of a task that waits',
+        tags,
+        params: TaskParams,
+        querystring: NoQuery,
+        body: RescheduleBody,
+        response: { 200: Ref(Task) },
+      },
+      config: {
+        docs: { codes: ['topic-invalid', 'task-not-found', 'task-settled', 'task-leased', 'outcome-unknown'] },
+      },
+    },
+    async (request) => {
+      const { topic, id } = request.params;
+      return taskToWire(await queue.reschedule(topic, id, request.body));
+    },
+  );
+}

@@ -1,0 +1,95 @@
+import type { App, Surroundings } from '../app.ts';
+import { Ref } from '../contract/schema.ts';
+import { NoQuery } from '../contract/service.ts';
+import {
+  SettingsPatch,
+  Topic,
+  TopicAnswer,
+  TopicPage,
+  TopicParams,
+  TopicQuery,
+  TopicsQuery,
+} from '../contract/topics.ts';
+
+const tags = ['topics'];
+
+/** Counts and settings; change settings; purge; list. */
+export function topicRoutes(app: App, { queue, waits }: Surroundings): void {
+  app.get(
+    '/v1/topics',
+    {
+      schema: {
+        operationId: 'listTopics',
+        summary: 'List active topics in the order of their names',
+        tags,
+        querystring: TopicsQuery,
+        response: { 200: TopicPage },
+      },
+    },
+    (request) => queue.topics(request.query),
+  );
+
+  app.get(
+    '/v1/topics/:topic',
+    {
+      schema: {
+        operationId: 'getTopic',
+        summary: 'Counts and settings of a topic; or wait until it is drained',
+        tags,
+        params: TopicParams,
+        querystring: TopicQuery,
+        response: { 200: TopicAnswer },
+      },
+      config: { docs: { codes: ['topic-invalid', 'topic-not-found'] } },
+    },
+    async (request, reply) => {
+      const { topic } = request.params;
+      const timeoutMs = request.query.drainedWaitMs;
+      if (timeoutMs === undefined) return queue.topic(topic);
+      const wait = waits.begin(reply);
+      try {
+        const drained = await queue.drained(topic, { timeoutMs, signal: wait.signal });
+        return { ...(await queue.topic(topic)), drained };
+      } finally {
+        wait.end();
+      }
+    },
+  );
+
+  app.put(
+    '/v1/topics/:topic',
+    {
+      schema: {
+        operationId: 'configureTopic',
+        summary: 'Change settings of a topic',
+        description: 'What is absent stays, null removes a limit. Answers once leases follow the new settings.',
+        tags,
+        params: TopicParams,
+        querystring: NoQuery,
+        body: SettingsPatch,
+        response: { 200: Ref(Topic) },
+      },
+      config: { docs: { codes: ['topic-invalid', 'settings-conflict', 'outcome-unknown'] } },
+    },
+    (request) => queue.configure(request.params.topic, request.body),
+  );
+
+  app.delete(
+    '/v1/topics/:topic',
+    {
+      schema: {
+        operationId: 'purgeTopic',
+        summary: 'Cancel all tasks of a topic that wait; leased ones finish, and are not retried',
+        tags,
+        params: TopicParams,
+        querystring: NoQuery,
+        response: { 204: { type: 'null', description: 'Purged' } },
+      },
+      config: { docs: { codes: ['topic-invalid', 'topic-not-found', 'outcome-unknown'] } },
+    },
+    async (request, reply) => {
+      await queue.purge(request.params.topic);
+      return reply.code(204).send(null);
+    },
+  );
+}

@@ -1,0 +1,76 @@
+import type { ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
+import type { FastifyReply } from 'fastify';
+
+/** One call that waits. `end` once it no longer does. */
+export interface Wait {
+  /** Aborted when the caller has gone, or the server stops. */
+  readonly signal: AbortSignal;
+  end(): void;
+}
+
+/**
+ * Who still waits for what. A call that waits ends when there is nobody left to answer, and at once when the server
+ * stops.
+ *
+ * Authority on "gone" is the socket's `close`: a response of a pipelined request that was not reached yet never
+ * emits one of its own. One listener a socket, however many requests share it.
+ */
+export class Waits {
+  readonly #open = new Set<AbortController>();
+  readonly #onClose = new WeakMap<Socket, Set<() => void>>();
+  #stopping = false;
+
+  begin(reply: FastifyReply): Wait {
+    const { socket } = reply.request.raw;
+    const controller = new AbortController();
+    if (this.#stopping || socket.destroyed) controller.abort();
+    this.#open.add(controller);
+    const forget = this.whenGone(socket, () => controller.abort());
+    return {
+      signal: controller.signal,
+      end: () => {
+        forget();
+        this.#open.delete(controller);
+        // So that the caller does not try its next call on a connection that is about to close.
+        if (this.#stopping) reply.header('connection', 'close');
+      },
+    };
+  }
+
+  /** Calls back when the response is lost: its connection closed before all of it was handed to the system. */
+  whenUnsent(response: ServerResponse, callback: () => void): void {
+    const socket = response.req.socket;
+    if (socket.destroyed) {
+      callback();
+      return;
+    }
+    const forget = this.whenGone(socket, () => {
+      if (!response.writableFinished) callback();
+    });
+    response.once('finish', forget);
+  }
+
+  /** Calls back once when the socket closes; returns what takes that back. */
+  whenGone(socket: Socket, callback: () => void): () => void {
+    let callbacks = this.#onClose.get(socket);
+    if (!callbacks) {
+      callbacks = new Set();
+      const all = callbacks;
+      this.#onClose.set(socket, all);
+      socket.once('close', () => {
+        for (const call of all) call();
+        all.clear();
+      });
+    }
+    const all = callbacks;
+    all.add(callback);
+    return () => all.delete(callback);
+  }
+
+  /** Ends every wait, and every one that begins from now on. */
+  stop(): void {
+    this.#stopping = true;
+    for (const controller of this.#open) controller.abort();
+  }
+}
