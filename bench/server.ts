@@ -1,0 +1,63 @@
+/** A process of its own: the server on one store, with a route beside the real ones that only validates. */
+import type { Queue } from '../src/queue/api.ts';
+import { answerOrders } from './child.ts';
+import { tasksOf } from './payload.ts';
+import { built, openBuiltQueue } from './place.ts';
+
+export type ServerOrder =
+  | { readonly kind: 'open'; readonly store: string }
+  /** Enqueues so many tasks, not over HTTP. */
+  | { readonly kind: 'fill'; readonly topic: string; readonly tasks: number }
+  | { readonly kind: 'stop' };
+
+export interface ServerReport {
+  /** Where the server listens, for example `http://127.0.0.1:43210`. */
+  readonly origin: string;
+}
+
+let origin = '';
+let queue: Queue | null = null;
+let stopServer: (() => Promise<void>) | null = null;
+
+async function open(store: string): Promise<void> {
+  const { createServer } = await built<typeof import('../src/http/server.ts')>('http/server.js');
+  const contract = await built<typeof import('../src/http/contract/tasks.ts')>('http/contract/tasks.js');
+  const { TopicParams } = await built<typeof import('../src/http/contract/topics.ts')>('http/contract/topics.js');
+  queue = await openBuiltQueue(store);
+  const server = await createServer(queue);
+  server.app.post(
+    '/empty/:topic/tasks',
+    {
+      schema: {
+        params: TopicParams,
+        headers: contract.EnqueueHeaders,
+        body: contract.EnqueueBody,
+        response: { 201: contract.EnqueueAnswer },
+      },
+    },
+    async (request, reply) => {
+      reply.code(201);
+      // An answer as long as the real one.
+      return {
+        tasks: request.body.tasks.map(() => ({ id: '01ARZ3NDEKTSV4RRFFQ69G5FAV-5-1000000', deduplicated: false })),
+      };
+    },
+  );
+  stopServer = () => server.stop();
+  origin = await server.listen('127.0.0.1', 0);
+}
+
+async function fill(topic: string, tasks: number): Promise<void> {
+  const batch = tasksOf(200);
+  for (let left = tasks; left > 0; left -= batch.length) await queue?.enqueue(topic, batch.slice(0, left));
+}
+
+answerOrders<ServerOrder, ServerReport>(async (order) => {
+  if (order.kind === 'open') await open(order.store);
+  else if (order.kind === 'fill') await fill(order.topic, order.tasks);
+  else {
+    await stopServer?.();
+    await queue?.stop();
+  }
+  return { origin };
+});
