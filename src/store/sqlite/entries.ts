@@ -108,6 +108,7 @@ export class Entries {
       placeText(entry.origin, topic),
       entry.originVersion,
       entry.supersedes,
+      entry.taskId,
       entry.progress,
       entry.history,
     );
@@ -134,12 +135,13 @@ const PLAIN = [
   'payload',
 ];
 /** The columns that entries made by a move, for a time slot or by `again` have besides. */
-const REST = ['reason', 'due_at', 'target', 'origin', 'origin_version', 'supersedes', 'progress', 'history'];
+const REST = ['reason', 'due_at', 'target', 'origin', 'origin_version', 'supersedes', 'task_id', 'progress', 'history'];
 
 const isPlain = (entry: NewEntry): boolean =>
   entry.origin === null &&
   entry.dueAt === null &&
   entry.supersedes === null &&
+  entry.taskId === null &&
   entry.history === null &&
   entry.progress === null &&
   entry.reason === null &&

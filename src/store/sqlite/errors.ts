@@ -52,8 +52,8 @@ export function storeError(error: unknown, path: string): unknown {
   return error;
 }
 
-export const inUse = (path: string): StoreInUseError =>
+export const inUse = (path: string, by: 'another process' | 'this process'): StoreInUseError =>
   new StoreInUseError(
-    `${path} is open in another process. A store file belongs to one server at a time: ` +
+    `${path} is already open in ${by}. A store file belongs to one server at a time: ` +
       'stop that server first, or set EBBMARK_URL so that commands speak to it over HTTP.',
   );

@@ -16,7 +16,7 @@ const FULL_CHECK_BYTES = 256 * 1024 * 1024;
 
 const TABLES = ['meta', 'task', 'segment', 'checkpoint', 'message', 'topic', 'activity', 'shard'];
 
-const damaged = (file: string, what: string): StoreDamagedError =>
+export const damaged = (file: string, what: string): StoreDamagedError =>
   new StoreDamagedError(`${file} is damaged: ${what}. The file was left as it is; restore it from a backup.`);
 
 /**

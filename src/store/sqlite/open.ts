@@ -8,13 +8,14 @@
  * 3. The lock is SQLite's own (`locking_mode = EXCLUSIVE`), held for as long as the file is open and gone with the
  *    process, whatever ends it.
  */
-import { existsSync, mkdirSync, rmSync, statSync } from 'node:fs';
+import { accessSync, constants, existsSync, mkdirSync, realpathSync, rmSync, statSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import Database from 'better-sqlite3';
 import { type StoreMeta, StoreUnavailableError } from '../store.ts';
 import { inUse, isBusy, storeError } from './errors.ts';
-import { checkContents, checkHeader } from './inspect.ts';
+import { checkContents, checkHeader, damaged } from './inspect.ts';
 import { migrate } from './migrate.ts';
+import { logFault } from './wal.ts';
 
 /** How long to wait for a process that is just letting go of the file. */
 const BUSY_MS = 200;
@@ -46,7 +47,7 @@ export function openFile(path: string, meta: Partial<StoreMeta> | undefined): Op
     migrate(db, path, meta);
     return { db, close: () => void db.close() };
   }
-  const file = resolve(path);
+  const file = locate(path);
   const before = inspectFile(file);
   const db = openExclusively(file, before.contentsChecked, meta);
   // Nobody else can be using it now: whoever reads a file with a log holds a lock that excludes ours.
@@ -65,15 +66,11 @@ export function openFile(path: string, meta: Partial<StoreMeta> | undefined): Op
 /** Looks at the file as it is, changing nothing. */
 function inspectFile(file: string): { readonly contentsChecked: boolean; readonly leavesShm: boolean } {
   const identity = identityOf(file);
-  if (identity === null) {
-    makeDirectory(dirname(file));
-    return { contentsChecked: true, leavesShm: false };
-  }
-  if (openHere.has(identity)) throw inUse(file);
-  const isEmpty = checkHeader(file);
-  // A rollback journal is there only where the creation of the file was cut off; SQLite undoes it, then it is empty.
-  if (isEmpty || existsSync(`${file}-journal`)) return { contentsChecked: true, leavesShm: false };
+  if (identity === null) makeDirectory(dirname(file));
+  else if (openHere.has(identity)) throw inUse(file, 'this process');
+  const isEmpty = identity === null || checkHeader(file);
   if (!hasLog(file)) return { contentsChecked: false, leavesShm: false };
+  if (isEmpty) throw damaged(file, 'it is empty or gone, while its log (-wal) is there and not empty');
   const hadShm = existsSync(`${file}-shm`);
   try {
     checkReadOnly(file);
@@ -88,6 +85,10 @@ function checkReadOnly(file: string): void {
   guarded(file, () => {
     const db = new Database(file, { readonly: true, timeout: BUSY_MS });
     try {
+      // The first read takes a shared lock; from here on nobody changes the file or its log.
+      db.prepare('SELECT count(*) FROM sqlite_schema').get();
+      const fault = logFault(`${file}-wal`);
+      if (fault !== null) throw damaged(file, fault);
       checkContents(db, file);
     } finally {
       db.close();
@@ -104,7 +105,8 @@ function openExclusively(
     const db = new Database(file, { timeout: BUSY_MS });
     try {
       db.pragma('locking_mode = EXCLUSIVE');
-      if (!contentsChecked) checkContents(db, file);
+      // No pages: it is new, or its creation was cut off and has just been undone.
+      if (!contentsChecked && Number(db.pragma('page_count', { simple: true })) > 0) checkContents(db, file);
       migrate(db, file, meta);
       configure(db);
       return db;
@@ -128,17 +130,24 @@ function guarded<T>(file: string, act: () => T): T {
   try {
     return act();
   } catch (error) {
-    if (isBusy(error)) throw inUse(file);
+    if (isBusy(error)) throw inUse(file, 'another process');
     throw storeError(error, file);
   }
 }
 
 const hasLog = (file: string): boolean => (statSync(`${file}-wal`, { throwIfNoEntry: false })?.size ?? 0) > 0;
 
+/** The path without a symbolic link at its end: SQLite puts the log beside the file that is meant. */
+function locate(path: string): string {
+  const file = resolve(path);
+  return existsSync(file) ? realpathSync(file) : file;
+}
+
 function identityOf(file: string): string | null {
   try {
     const stat = statSync(file, { bigint: true, throwIfNoEntry: false });
     if (stat === undefined) return null;
+    accessSync(file, constants.R_OK | constants.W_OK);
     if (stat.isFile()) return `${stat.dev}:${stat.ino}`;
   } catch (error) {
     throw new StoreUnavailableError(`${file} cannot be opened: ${(error as Error).message}`, { cause: error });

@@ -7,7 +7,7 @@ import type { Entry, EntryHead, EntryState, EntryStatus, Payload, Place } from '
 /** The columns of a head, in the order of HeadRow. */
 export const HEAD_COLUMNS =
   'id, status, version, uid, lease_id, worker, leased_at, lease_until, updated_at, dest, reason, message_id, priority, ' +
-  'max_attempts, attempt, hops, enqueued_at, expires_at, due_at, target, placed_at, origin, origin_version, supersedes';
+  'max_attempts, attempt, hops, enqueued_at, expires_at, due_at, target, placed_at, origin, origin_version, supersedes, task_id';
 
 /** The columns of an entry, in the order of EntryRow. */
 export const ENTRY_COLUMNS = `${HEAD_COLUMNS}, metadata, progress, history, result, payload`;
@@ -37,6 +37,7 @@ type HeadRow = readonly [
   origin: string | null,
   originVersion: number | null,
   supersedes: string | null,
+  taskId: string | null,
 ];
 type EntryRow = readonly [
   ...HeadRow,
@@ -112,6 +113,7 @@ export const headOf = (row: HeadRow, topic: string): EntryHead => ({
   origin: placeOf(row[21], topic),
   originVersion: row[22],
   supersedes: row[23],
+  taskId: row[24],
 });
 
 export const entryOf = (row: EntryRow, topic: string): Entry => ({
@@ -139,9 +141,10 @@ export const entryOf = (row: EntryRow, topic: string): Entry => ({
   origin: placeOf(row[21], topic),
   originVersion: row[22],
   supersedes: row[23],
-  metadata: row[24],
-  progress: row[25],
-  history: row[26],
-  result: row[27],
-  payload: payloadOf(row[28]),
+  taskId: row[24],
+  metadata: row[25],
+  progress: row[26],
+  history: row[27],
+  result: row[28],
+  payload: payloadOf(row[29]),
 });

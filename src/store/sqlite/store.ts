@@ -43,7 +43,7 @@ export interface SqliteOptions {
 export async function openSqliteStore(path: string, options: SqliteOptions = {}): Promise<Store> {
   const file = openFile(path, options.meta);
   try {
-    return new SqliteStore(path, file, readMeta(file.db, path), options.now ?? Date.now);
+    return new SqliteStore(path, file, options.now);
   } catch (error) {
     file.close();
     throw storeError(error, path);
@@ -53,7 +53,8 @@ export async function openSqliteStore(path: string, options: SqliteOptions = {})
 /** Bytes a small row takes in a transaction's budget. */
 const ROW_BYTES = 200;
 
-class SqliteStore implements Store {
+/** The store on a file that is open. */
+export class SqliteStore implements Store {
   readonly description: string;
   readonly meta: StoreMeta;
   readonly #path: string;
@@ -70,8 +71,9 @@ class SqliteStore implements Store {
   readonly #topics: Topics;
   readonly #shards: Shards;
 
-  constructor(path: string, file: OpenFile, meta: StoreMeta, now: () => number) {
+  constructor(path: string, file: OpenFile, now: () => number = Date.now) {
     const { db } = file;
+    const meta = readMeta(db, path);
     this.description = `sqlite:${path}`;
     this.meta = meta;
     this.#path = path;
