@@ -46,6 +46,7 @@ CREATE TABLE task (
   origin         TEXT,
   origin_version INTEGER,
   supersedes     TEXT,
+  task_id        TEXT,
   metadata       TEXT,
   progress       TEXT,
   history        TEXT,
