@@ -1,0 +1,59 @@
+import { type Command, Option } from 'commander';
+import { type Environment, SETTINGS, type SettingName } from '../config.ts';
+import { type Connection, connect } from './connect.ts';
+import { EXIT } from './failure.ts';
+import type { OutputOptions } from './output.ts';
+
+/** What commands take from their surroundings. */
+export interface Surroundings {
+  readonly env: Environment;
+}
+
+/** Options of every command that works with a queue. */
+export interface QueueOptions extends OutputOptions {
+  readonly url?: string;
+  readonly store?: string;
+}
+
+/** Adds settings as flags; their help comes from the table of settings. */
+export function withSettings(
+  command: Command,
+  names: readonly SettingName[],
+  about: Partial<Record<SettingName, string>> = {},
+): Command {
+  for (const name of names) {
+    const { flag, placeholder, env, fallback, about: text } = SETTINGS[name] as (typeof SETTINGS)['store'];
+    const flags = placeholder === undefined ? `--${flag}` : `--${flag} <${placeholder}>`;
+    // Commander's own defaults and environment are not used: config.ts has one order for both, and one way to complain.
+    command.addOption(new Option(flags, about[name] ?? `${text} (env ${env}, default ${fallback})`));
+  }
+  return command;
+}
+
+/** Makes a command work with a queue: adds its options, and connects and disconnects around it. */
+export function withQueue<O extends QueueOptions, A extends readonly unknown[]>(
+  command: Command,
+  { env }: Surroundings,
+  work: (connection: Connection, options: O, ...args: A) => Promise<unknown>,
+): Command {
+  withSettings(command, ['url', 'store'], { store: 'work on this stopped store instead of a running server' });
+  command.option('--json', 'print JSON');
+  return command.action(async (...all: unknown[]) => {
+    const options = all.at(-2) as O;
+    const connection = await connect({ url: options.url, store: options.store }, env);
+    try {
+      await work(connection, options, ...(all.slice(0, -2) as unknown as A));
+    } finally {
+      await connection.close();
+    }
+  });
+}
+
+/** Some of what was asked for was refused; the rest is done. */
+export function partlyRefused(): void {
+  process.exitCode = EXIT.failed;
+}
+
+/** Examples below a command's help. */
+export const examples = (command: Command, ...lines: readonly string[]): Command =>
+  command.addHelpText('after', `\nExamples:\n${lines.map((line) => `  ${line}`).join('\n')}`);

@@ -1,0 +1,16 @@
+/** How a command ends when it could not do what it was asked. */
+export const EXIT = { ok: 0, failed: 1, usage: 2 } as const;
+
+/** A failure whose text is for the person at the terminal: what happened, and what to do next. */
+export class CommandError extends Error {
+  override readonly name = 'CommandError';
+  readonly exitCode: number;
+
+  constructor(message: string, exitCode: number = EXIT.failed) {
+    super(message);
+    this.exitCode = exitCode;
+  }
+}
+
+/** The command was called in a way that makes no sense. */
+export const usage = (message: string): CommandError => new CommandError(message, EXIT.usage);

@@ -1,0 +1,55 @@
+import { CommanderError } from 'commander';
+import { ConfigError, type Environment } from '../config.ts';
+import { QueueError } from '../core/errors.ts';
+import { CommandError, EXIT } from './failure.ts';
+import { note } from './output.ts';
+import { createProgram } from './program.ts';
+
+/** Runs the command line and sets the exit code. Never throws: what goes wrong is told to the person who called. */
+export async function main(args: readonly string[], env: Environment): Promise<void> {
+  // `ebbmark topics | head` closes the pipe while there is more to print.
+  process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+    if (error.code === 'EPIPE') process.exit(EXIT.ok);
+    throw error;
+  });
+  try {
+    await createProgram(env).parseAsync(args, { from: 'user' });
+  } catch (error) {
+    process.exitCode = fail(error);
+  }
+}
+
+/** Tells what went wrong. @returns the exit code */
+function fail(error: unknown): number {
+  if (error instanceof CommanderError) {
+    // Help and version come this way, too.
+    if (error.exitCode === 0) return EXIT.ok;
+    // Without a command commander has printed the help.
+    if (error.code !== 'commander.help') note(`${error.message}\nSee ebbmark --help, or ebbmark COMMAND --help`);
+    return EXIT.usage;
+  }
+  if (error instanceof ConfigError) {
+    note(error.message);
+    return EXIT.usage;
+  }
+  if (error instanceof CommandError) {
+    note(error.message);
+    return error.exitCode;
+  }
+  if (error instanceof QueueError) {
+    const inputFault = error.code === 'invalid-input' || error.code === 'topic-invalid';
+    note(`${error.code}: ${error.detail}`);
+    return inputFault ? EXIT.usage : EXIT.failed;
+  }
+  note(sayError(error));
+  return EXIT.failed;
+}
+
+function sayError(error: unknown): string {
+  const { code, message, address, port } = error as NodeJS.ErrnoException & { address?: string; port?: number };
+  if (code === 'EADDRINUSE')
+    return `${address}:${port} is in use; choose another address with --listen, or port 0 for a free one`;
+  if (code === 'EACCES' && port !== undefined)
+    return `${address}:${port} may not be taken by this user; ports below 1024 often may not`;
+  return message ?? String(error);
+}

@@ -1,0 +1,61 @@
+import { Command } from 'commander';
+import { type Environment, type Flags, SERVER_SETTINGS } from '../config.ts';
+import { VERSION } from '../http/version.ts';
+import { examples, withSettings } from './command.ts';
+import { addEnqueueCommand } from './enqueue.ts';
+import { migrate } from './migrate.ts';
+import { serve } from './serve.ts';
+import { addTaskCommands } from './task-commands.ts';
+import { addTopicCommands } from './topic-commands.ts';
+
+/** The whole command line. Errors are thrown, not printed (see main.ts). */
+export function createProgram(env: Environment): Command {
+  const program = new Command('ebbmark')
+    .description('A priority task queue for very many topics.')
+    .version(VERSION)
+    .helpCommand(false)
+    .showSuggestionAfterError()
+    .configureHelp({ showGlobalOptions: false })
+    .exitOverride()
+    // main.ts prints errors, once.
+    .configureOutput({ outputError: () => {} });
+
+  const server = withSettings(program.command('serve').description('run the server'), SERVER_SETTINGS).action(
+    (flags: Flags) => serve(flags, env),
+  );
+  examples(
+    server,
+    'ebbmark serve',
+    'ebbmark serve --store sqlite:/var/lib/ebbmark/queue.db --listen 127.0.0.1:9000',
+    'EBBMARK_STORE=sqlite:./queue.db EBBMARK_LOG_LEVEL=debug ebbmark serve',
+  );
+  server.addHelpText(
+    'after',
+    '\nSIGTERM or SIGINT stops it within five seconds: it refuses new work, answers what runs, and exits with 0.',
+  );
+
+  addEnqueueCommand(program, { env });
+  addTaskCommands(program, { env });
+  addTopicCommands(program, { env });
+
+  const store = withSettings(
+    program.command('migrate').description('create or upgrade the store of a stopped server, and say what was done'),
+    ['store'],
+  ).action(async (flags: Flags) => {
+    process.stdout.write(`${await migrate(flags, env)}\n`);
+  });
+  examples(store, 'ebbmark migrate --store sqlite:./ebbmark.db');
+
+  examples(
+    program,
+    'ebbmark serve                                    run the server',
+    'ebbmark enqueue mail.example.org \'{"n": 1}\'      put a task into a topic',
+    'ebbmark lease mail.example.org                   take one',
+    'ebbmark ack LEASE-ID                             and say that it is done',
+  );
+  program.addHelpText(
+    'after',
+    '\nCommands speak to the running server (--url, EBBMARK_URL); --store opens the store of a stopped one.\nExit codes: 0 done, 1 failed or partly refused, 2 called the wrong way.',
+  );
+  return program;
+}

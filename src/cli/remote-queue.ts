@@ -1,0 +1,173 @@
+import { type ErrorCode, type InputIssue, QueueError } from '../core/errors.ts';
+import type { Status } from '../http/status-page.ts';
+import type {
+  EnqueueOptions,
+  EnqueueResult,
+  LeasedTask,
+  LeaseRequest,
+  Queue,
+  SettleRequest,
+  SettleResult,
+  TaskInfo,
+  TaskInput,
+  TaskPage,
+  TaskPayload,
+  TopicCursors,
+  TopicInfo,
+  TopicPage,
+} from '../queue/api.ts';
+import { CommandError } from './failure.ts';
+
+/** The part of the queue that commands use, whether it is in this process or behind a server. */
+export type CommandQueue = Omit<Queue, 'enqueue' | 'drained' | 'taskByMessageId' | 'status' | 'readiness' | 'stop'> & {
+  enqueue(topic: string, tasks: readonly TaskInput[], options?: EnqueueOptions): Promise<readonly EnqueueResult[]>;
+};
+
+type Query = Readonly<Record<string, string | number | undefined>>;
+type WireTask = { readonly payloadBase64?: string };
+
+/** A running server's queue. */
+export class RemoteQueue implements CommandQueue {
+  readonly #url: string;
+
+  constructor(url: string) {
+    this.#url = url;
+  }
+
+  async enqueue(
+    topic: string,
+    tasks: readonly TaskInput[],
+    options: EnqueueOptions = {},
+  ): Promise<readonly EnqueueResult[]> {
+    const headers = options.idempotencyKey === undefined ? {} : { 'idempotency-key': options.idempotencyKey };
+    const answer = await this.#call('POST', `${topicPath(topic)}/tasks`, { tasks: tasks.map(toWire) }, {}, headers);
+    return (answer as { tasks: readonly EnqueueResult[] }).tasks;
+  }
+
+  async lease({ signal: _signal, ...request }: LeaseRequest = {}): Promise<readonly LeasedTask[]> {
+    const answer = await this.#call('POST', '/v1/leases', request);
+    return (answer as { tasks: readonly (LeasedTask & WireTask)[] }).tasks.map(fromWire);
+  }
+
+  async settle(request: SettleRequest): Promise<SettleResult> {
+    return (await this.#call('POST', '/v1/leases/settle', request)) as SettleResult;
+  }
+
+  async task(topic: string, id: string, options: { readonly waitMs?: number } = {}): Promise<TaskInfo> {
+    return fromWire((await this.#call('GET', taskPath(topic, id), undefined, { waitMs: options.waitMs })) as TaskInfo);
+  }
+
+  async tasks(topic: string, { state, after, limit }: Parameters<Queue['tasks']>[1] = {}): Promise<TaskPage> {
+    const page = (await this.#call('GET', `${topicPath(topic)}/tasks`, undefined, { state, after, limit })) as TaskPage;
+    return { ...page, tasks: page.tasks.map(fromWire) };
+  }
+
+  async cancel(topic: string, id: string, reason?: string): Promise<TaskInfo> {
+    return fromWire((await this.#call('DELETE', taskPath(topic, id), undefined, { reason })) as TaskInfo);
+  }
+
+  async reschedule(topic: string, id: string, change: Parameters<Queue['reschedule']>[2]): Promise<TaskInfo> {
+    return fromWire((await this.#call('PATCH', taskPath(topic, id), change)) as TaskInfo);
+  }
+
+  async topic(topic: string): Promise<TopicInfo> {
+    return (await this.#call('GET', topicPath(topic))) as TopicInfo;
+  }
+
+  async configure(topic: string, patch: Parameters<Queue['configure']>[1]): Promise<TopicInfo> {
+    return (await this.#call('PUT', topicPath(topic), patch)) as TopicInfo;
+  }
+
+  async pause(topic: string): Promise<TopicInfo> {
+    return (await this.#call('POST', adminPath(topic, 'pause'))) as TopicInfo;
+  }
+
+  async resume(topic: string): Promise<TopicInfo> {
+    return (await this.#call('POST', adminPath(topic, 'resume'))) as TopicInfo;
+  }
+
+  async purge(topic: string): Promise<void> {
+    await this.#call('DELETE', topicPath(topic));
+  }
+
+  async redrive(topic: string, request: Parameters<Queue['redrive']>[1] = {}): ReturnType<Queue['redrive']> {
+    return (await this.#call('POST', adminPath(topic, 'redrive'), request)) as Awaited<ReturnType<Queue['redrive']>>;
+  }
+
+  async topics(request: Parameters<Queue['topics']>[0] = {}): Promise<TopicPage> {
+    return (await this.#call('GET', '/v1/topics', undefined, request)) as TopicPage;
+  }
+
+  async cursors(topic: string): Promise<TopicCursors> {
+    return (await this.#call('GET', adminPath(topic, 'cursors'))) as TopicCursors;
+  }
+
+  async scan(topic: string): Promise<TopicCursors> {
+    return (await this.#call('POST', adminPath(topic, 'scan'))) as TopicCursors;
+  }
+
+  async status(): Promise<Status> {
+    return (await this.#call('GET', '/status', undefined, {}, { accept: 'application/json' })) as Status;
+  }
+
+  /** @throws QueueError as the server gave it; CommandError where none answers */
+  async #call(method: string, path: string, body?: unknown, query: Query = {}, headers: object = {}): Promise<unknown> {
+    const url = new URL(`${this.#url}${path}`);
+    for (const [name, value] of Object.entries(query))
+      if (value !== undefined) url.searchParams.set(name, String(value));
+    let response: Response;
+    let text: string;
+    try {
+      response = await fetch(url, {
+        method,
+        headers: { ...(body === undefined ? {} : { 'content-type': 'application/json' }), ...headers },
+        ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      });
+      text = await response.text();
+    } catch (error) {
+      throw new CommandError(unreachable(this.#url, error));
+    }
+    if (response.ok) return text === '' ? undefined : JSON.parse(text);
+    throw problemError(text) ?? new CommandError(`${this.#url} answered ${response.status}, and not as Ebbmark does`);
+  }
+}
+
+const topicPath = (topic: string): string => `/v1/topics/${encodeURIComponent(topic)}`;
+const taskPath = (topic: string, id: string): string => `${topicPath(topic)}/tasks/${encodeURIComponent(id)}`;
+const adminPath = (topic: string, what: string): string => `/v1/admin/topics/${encodeURIComponent(topic)}/${what}`;
+
+function toWire({ payload, ...rest }: TaskInput): object {
+  return payload instanceof Uint8Array
+    ? { ...rest, payloadBase64: Buffer.from(payload).toString('base64') }
+    : { ...rest, payload };
+}
+
+function fromWire<T extends { readonly payload: TaskPayload }>(task: T & WireTask): T {
+  const { payloadBase64, ...rest } = task;
+  return payloadBase64 === undefined
+    ? task
+    : ({ ...rest, payload: new Uint8Array(Buffer.from(payloadBase64, 'base64')) } as unknown as T);
+}
+
+function problemError(text: string): QueueError | null {
+  try {
+    const { code, detail, errors } = JSON.parse(text) as {
+      code?: ErrorCode;
+      detail?: string;
+      errors?: readonly InputIssue[];
+    };
+    return code === undefined ? null : new QueueError(code, detail, errors ?? []);
+  } catch {
+    return null;
+  }
+}
+
+function unreachable(url: string, error: unknown): string {
+  const cause = (error as { cause?: { code?: unknown; message?: unknown } }).cause;
+  return [
+    `No server answers at ${url} (${String(cause?.code ?? cause?.message ?? (error as Error).message)}).`,
+    'Start one:              ebbmark serve',
+    'Say where it runs:      --url URL, or EBBMARK_URL',
+    'Open a stopped store:   --store sqlite:PATH',
+  ].join('\n');
+}

@@ -1,0 +1,55 @@
+import closeWithGrace from 'close-with-grace';
+import { type Environment, type Flags, readServerSettings, SETTINGS, unknownSettings } from '../config.ts';
+import { createServer } from '../http/server.ts';
+import { VERSION } from '../http/version.ts';
+import { openQueue } from '../queue/open.ts';
+import { createLog } from './log.ts';
+
+/** From the signal to the end: what runs may finish, long polls end at once. */
+const STOP_MS = 4_500;
+/** What of it requests have; the rest is for the queue to let go of its store. */
+const REQUESTS_MS = 3_000;
+
+/**
+ * Runs the server until a signal ends it. Resolves once it listens; the process then lives on by its socket, and ends
+ * with 0 after SIGTERM or SIGINT, within five seconds; a second signal ends it at once.
+ * @throws ConfigError, or what keeps the store from opening or the address from being taken
+ */
+export async function serve(flags: Flags, env: Environment): Promise<void> {
+  const settings = readServerSettings(flags, env);
+  const log = createLog(settings.logLevel);
+  for (const name of unknownSettings(env)) log.warn({ name }, 'this name in the environment is no setting');
+  if (!settings.listen.loopback) {
+    log.warn(
+      { listen: settings.listen.host },
+      `ANYONE who reaches this address can read, change and delete every task (--${SETTINGS.allowPublic.flag}): keep others out by a firewall or a proxy`,
+    );
+  }
+
+  const queue = await openQueue({ store: settings.store.text, log });
+  const server = await createServer(queue, { maxBodyBytes: settings.maxBodyBytes, log, processMetrics: true });
+  let url: string;
+  try {
+    url = await server.listen(settings.listen.host, settings.listen.port);
+  } catch (error) {
+    await queue.stop();
+    throw error;
+  }
+
+  closeWithGrace(
+    {
+      delay: STOP_MS,
+      // Crashes are the system's: nothing useful can run after them.
+      skip: ['SIGILL', 'SIGTRAP', 'SIGABRT', 'SIGBUS', 'SIGFPE', 'SIGSEGV', 'SIGUSR2'],
+      logger: { error: (what: unknown) => log.error({ err: what }, 'while stopping') },
+    },
+    async ({ signal, err }) => {
+      if (err) log.fatal({ err }, 'an error that nobody caught; stopping');
+      else log.info({ signal }, 'stopping');
+      await server.stop(REQUESTS_MS);
+      await queue.stop();
+      log.info({}, 'stopped');
+    },
+  );
+  log.info({ version: VERSION, url, store: queue.status().store, pid: process.pid }, 'listening');
+}

@@ -1,0 +1,229 @@
+/**
+ * Every setting of the program, in one table: flags, then environment, then defaults. Help, validation and the table in
+ * the README come from it.
+ */
+import { BlockList, isIP, isIPv6 } from 'node:net';
+
+/** A value, or why the text is none. */
+type Read<T> = { readonly value: T } | { readonly fault: string };
+
+export interface Setting<T> {
+  readonly env: string;
+  /** Without dashes. */
+  readonly flag: string;
+  /** Shown in the help for the flag's value; absent for a flag that takes none and means `on`. */
+  readonly placeholder?: string;
+  /** As text, like the environment's. */
+  readonly fallback: string;
+  readonly about: string;
+  /** Continues "is not …". */
+  readonly rule: string;
+  readonly example: string;
+  readonly read: (text: string) => Read<T>;
+}
+
+export interface StoreAddress {
+  readonly kind: 'sqlite';
+  readonly path: string;
+  /** As it was given. */
+  readonly text: string;
+}
+
+export interface ListenAddress {
+  readonly host: string;
+  readonly port: number;
+  readonly loopback: boolean;
+}
+
+export const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
+export type LogLevel = (typeof LOG_LEVELS)[number];
+
+const one = <T>(setting: Setting<T>): Setting<T> => setting;
+
+/** The settings of the server, and the one of the commands. */
+export const SETTINGS = {
+  store: one<StoreAddress>({
+    env: 'EBBMARK_STORE',
+    flag: 'store',
+    placeholder: 'store',
+    fallback: 'sqlite:./ebbmark.db',
+    about: 'where tasks are kept: one SQLite file, created where it is not there',
+    rule: 'sqlite:PATH',
+    example: 'sqlite:./ebbmark.db',
+    read: readStore,
+  }),
+  listen: one<ListenAddress>({
+    env: 'EBBMARK_LISTEN',
+    flag: 'listen',
+    placeholder: 'host:port',
+    fallback: '127.0.0.1:8080',
+    about: 'address and port to listen on; port 0 takes a free one',
+    rule: 'HOST:PORT with an IP address or localhost, IPv6 in brackets, and a port from 0 to 65535',
+    example: '127.0.0.1:8080 or [::1]:8080',
+    read: readListen,
+  }),
+  allowPublic: one<boolean>({
+    env: 'EBBMARK_ALLOW_PUBLIC',
+    flag: 'allow-public',
+    fallback: 'off',
+    about: 'allow to listen on other addresses than loopback, where anyone who reaches the port can do anything',
+    rule: 'on or off',
+    example: 'on',
+    read: readSwitch,
+  }),
+  maxBodyBytes: one<number>({
+    env: 'EBBMARK_MAX_BODY_BYTES',
+    flag: 'max-body-bytes',
+    placeholder: 'size',
+    fallback: '8m',
+    about: 'largest request body, uncompressed; b, k, m or g are powers of 1024, none means bytes',
+    rule: 'a size from 1k to 256m',
+    example: '8m',
+    read: (text) => readSize(text, 1024, 256 * 1024 * 1024),
+  }),
+  logLevel: one<LogLevel>({
+    env: 'EBBMARK_LOG_LEVEL',
+    flag: 'log-level',
+    placeholder: 'level',
+    fallback: 'info',
+    about: `one of ${LOG_LEVELS.join(', ')}; debug logs every request, never a payload`,
+    rule: `one of ${LOG_LEVELS.join(', ')}`,
+    example: 'info',
+    read: (text) => ((LOG_LEVELS as readonly string[]).includes(text) ? { value: text as LogLevel } : { fault: '' }),
+  }),
+  migrate: one<boolean>({
+    env: 'EBBMARK_MIGRATE',
+    flag: 'migrate',
+    placeholder: 'on|off',
+    fallback: 'on',
+    about:
+      'create or upgrade the store at the start; off: refuse to start where that is needed (ebbmark migrate does it)',
+    rule: 'on or off',
+    example: 'on',
+    read: readSwitch,
+  }),
+  url: one<string>({
+    env: 'EBBMARK_URL',
+    flag: 'url',
+    placeholder: 'url',
+    fallback: 'http://127.0.0.1:8080',
+    about: 'the running server that commands speak to',
+    rule: 'an http or https URL without query',
+    example: 'http://127.0.0.1:8080',
+    read: readUrl,
+  }),
+} as const;
+
+export type SettingName = keyof typeof SETTINGS;
+export type ValueOf<N extends SettingName> = (typeof SETTINGS)[N] extends Setting<infer T> ? T : never;
+export type Values<N extends SettingName> = { readonly [K in N]: ValueOf<K> };
+
+/** Flags as the command line gave them: text, or true where a flag takes no value. */
+export type Flags = { readonly [K in SettingName]?: string | boolean | undefined };
+export type Environment = Readonly<Record<string, string | undefined>>;
+
+export const SERVER_SETTINGS = ['store', 'listen', 'allowPublic', 'maxBodyBytes', 'logLevel', 'migrate'] as const;
+
+/** Values that break a rule: each message names the value, the rule and an example. */
+export class ConfigError extends Error {
+  override readonly name = 'ConfigError';
+  readonly faults: readonly string[];
+
+  constructor(faults: readonly string[]) {
+    super(faults.join('\n'));
+    this.faults = faults;
+  }
+}
+
+/** Reads some settings. @throws ConfigError that names every bad value */
+export function readSettings<const N extends SettingName>(
+  names: readonly N[],
+  flags: Flags,
+  env: Environment,
+): Values<N> {
+  const faults: string[] = [];
+  const values: Partial<Record<SettingName, unknown>> = {};
+  for (const name of names) {
+    const setting: Setting<unknown> = SETTINGS[name];
+    const flag = flags[name];
+    const [text, source] =
+      flag !== undefined
+        ? [flag === true ? 'on' : String(flag), `--${setting.flag}`]
+        : [env[setting.env] ?? setting.fallback, setting.env];
+    const read = setting.read(text.trim());
+    if ('value' in read) values[name] = read.value;
+    else {
+      const rule = read.fault === '' ? `is not ${setting.rule}` : read.fault;
+      faults.push(`${source}: ${JSON.stringify(text)} ${rule}; for example: ${setting.example}`);
+    }
+  }
+  if (faults.length > 0) throw new ConfigError(faults);
+  return values as Values<N>;
+}
+
+/** Reads the server's settings, and holds them against each other. @throws ConfigError */
+export function readServerSettings(flags: Flags, env: Environment): Values<(typeof SERVER_SETTINGS)[number]> {
+  const values = readSettings(SERVER_SETTINGS, flags, env);
+  if (!values.listen.loopback && !values.allowPublic) {
+    throw new ConfigError([
+      `${SETTINGS.listen.env}: ${JSON.stringify(values.listen.host)} is not a loopback address, and this version has no access keys yet: anyone who reaches the port could do anything; for example: ${SETTINGS.listen.example}, or --${SETTINGS.allowPublic.flag} (${SETTINGS.allowPublic.env}=on) behind something that keeps others out`,
+    ]);
+  }
+  return values;
+}
+
+/** Names in the environment that look like settings and are none: misspelt, most likely. */
+export function unknownSettings(env: Environment): readonly string[] {
+  const known = new Set<string>(Object.values(SETTINGS).map((setting) => setting.env));
+  return Object.keys(env).filter((name) => name.startsWith('EBBMARK_') && !known.has(name));
+}
+
+/** The README's table of settings. */
+export function settingsTable(): string {
+  const rows = Object.values(SETTINGS).map((setting: Setting<unknown>) => {
+    const flag = `--${setting.flag}${setting.placeholder ? ` <${setting.placeholder}>` : ''}`.replaceAll('|', '\\|');
+    return `| \`${setting.env}\` | \`${flag}\` | \`${setting.fallback}\` | ${setting.about} |`;
+  });
+  return ['| environment | flag | default | what |', '| --- | --- | --- | --- |', ...rows].join('\n');
+}
+
+function readStore(text: string): Read<StoreAddress> {
+  if (/^cassandra:/i.test(text)) return { fault: 'is not in this version: it has the embedded store only' };
+  const path = text.startsWith('sqlite:') ? text.slice('sqlite:'.length) : '';
+  if (path === '' || path.includes('\0')) return { fault: '' };
+  return { value: { kind: 'sqlite', path, text } };
+}
+
+const LOOPBACK = new BlockList();
+LOOPBACK.addSubnet('127.0.0.0', 8);
+LOOPBACK.addAddress('::1', 'ipv6');
+
+function readListen(text: string): Read<ListenAddress> {
+  const match = /^(?:\[([^\]]+)\]|([^:[\]]+)):(\d{1,5})$/.exec(text);
+  const port = Number(match?.[3]);
+  if (!match || port > 65_535) return { fault: '' };
+  const host = match[1] ?? (match[2]!.toLowerCase() === 'localhost' ? '127.0.0.1' : match[2]!);
+  if (match[1] !== undefined ? !isIPv6(host) : isIP(host) !== 4) return { fault: '' };
+  return { value: { host, port, loopback: LOOPBACK.check(host, isIPv6(host) ? 'ipv6' : 'ipv4') } };
+}
+
+function readSwitch(text: string): Read<boolean> {
+  return text === 'on' || text === 'off' ? { value: text === 'on' } : { fault: '' };
+}
+
+const UNITS: Readonly<Record<string, number>> = { '': 1, b: 1, k: 1024, m: 1024 ** 2, g: 1024 ** 3 };
+
+function readSize(text: string, min: number, max: number): Read<number> {
+  const match = /^(\d{1,16})([bkmg]?)$/i.exec(text);
+  if (!match) return { fault: '' };
+  const value = Number(match[1]) * UNITS[match[2]!.toLowerCase()]!;
+  return value >= min && value <= max ? { value } : { fault: '' };
+}
+
+function readUrl(text: string): Read<string> {
+  if (!URL.canParse(text)) return { fault: '' };
+  const url = new URL(text);
+  if (!/^https?:$/.test(url.protocol) || url.search !== '' || url.hash !== '' || url.username !== '')
+    return { fault: '' };
+  return { value: url.href.replace(/\/+$/, '') };
+}
