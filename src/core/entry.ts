@@ -99,6 +99,8 @@ export interface EntryTask {
   readonly originVersion: number | null;
   /** For an `again` entry: the uid of the settled task whose message row it takes over. */
   readonly supersedes: string | null;
+  /** For an entry made by a move: the task's id as its enqueue was answered; null where it follows from the place. */
+  readonly taskId: string | null;
 }
 
 /** What changes while an entry lives. */

@@ -1,0 +1,71 @@
+/** The gate of a topic: whether tasks may be leased from it now, how many, and when to ask again. */
+import type { TopicSettings } from './settings.ts';
+
+type LimitSettings = Pick<
+  TopicSettings,
+  'maxInFlight' | 'minIntervalMs' | 'cooldownMs' | 'rate' | 'blockedUntil' | 'paused'
+>;
+
+/** What a topic's limits remember. Times are milliseconds since 1970. */
+export interface LimitState {
+  readonly inFlight: number;
+  readonly lastLeaseAt: number;
+  readonly lastSettledAt: number;
+  /** Tokens of the rate's bucket at `refilledAt`. */
+  readonly tokens: number;
+  readonly refilledAt: number;
+}
+
+export interface Gate {
+  /** How many tasks may be leased now. */
+  readonly allowed: number;
+  /** When that changes by itself; null: only by a settlement or by settings. */
+  readonly nextAt: number | null;
+}
+
+export const hasLimits = (settings: LimitSettings): boolean =>
+  settings.paused ||
+  settings.blockedUntil !== null ||
+  settings.maxInFlight !== null ||
+  settings.minIntervalMs !== null ||
+  settings.cooldownMs !== null ||
+  settings.rate !== null;
+
+/** Tokens of the rate's bucket at a time: token bucket, refilled evenly, `burst` at the most. */
+export function tokensAt(state: LimitState, rate: NonNullable<LimitSettings['rate']>, now: number): number {
+  const refill = (Math.max(0, now - state.refilledAt) * rate.tasks) / rate.perMs;
+  return Math.min(rate.burst, state.tokens + refill);
+}
+
+export function gateOf(state: LimitState, settings: LimitSettings, now: number): Gate {
+  if (settings.paused) return { allowed: 0, nextAt: null };
+  let allowed = Number.POSITIVE_INFINITY;
+  let nextAt: number | null = null;
+  const closedUntil = (at: number): void => {
+    allowed = 0;
+    nextAt = Math.max(nextAt ?? 0, at);
+  };
+  if (settings.blockedUntil !== null && settings.blockedUntil > now) closedUntil(settings.blockedUntil);
+  if (settings.minIntervalMs !== null) {
+    allowed = Math.min(allowed, 1);
+    if (state.lastLeaseAt + settings.minIntervalMs > now) closedUntil(state.lastLeaseAt + settings.minIntervalMs);
+  }
+  if (settings.cooldownMs !== null && state.lastSettledAt + settings.cooldownMs > now) {
+    closedUntil(state.lastSettledAt + settings.cooldownMs);
+  }
+  if (settings.rate !== null) {
+    const tokens = tokensAt(state, settings.rate, now);
+    if (tokens < 1) closedUntil(now + Math.ceil(((1 - tokens) * settings.rate.perMs) / settings.rate.tasks));
+    else allowed = Math.min(allowed, Math.floor(tokens));
+  }
+  if (settings.maxInFlight !== null && state.inFlight >= settings.maxInFlight) return { allowed: 0, nextAt: null };
+  if (settings.maxInFlight !== null) allowed = Math.min(allowed, settings.maxInFlight - state.inFlight);
+  return { allowed, nextAt };
+}
+
+/** The state after `count` tasks were leased. */
+export function afterLease(state: LimitState, settings: LimitSettings, count: number, now: number): LimitState {
+  if (count === 0) return state;
+  const tokens = settings.rate ? tokensAt(state, settings.rate, now) - count : 0;
+  return { ...state, inFlight: state.inFlight + count, lastLeaseAt: now, tokens, refilledAt: now };
+}

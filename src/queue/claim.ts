@@ -1,0 +1,329 @@
+import { ANSWER_BYTES, BATCH_ENTRIES } from '../core/bounds.ts';
+import { type ClaimDecision, decideClaim } from '../core/claim.ts';
+import { type Entry, type EntryChange, type EntryPatch, entryBytes, FINAL_VERSION } from '../core/entry.ts';
+import { afterLease } from '../core/limits.ts';
+import { segmentEnd } from '../core/log.ts';
+import { type MessageRow, type MessageWrite, messageIdKey, messageKey } from '../core/message.ts';
+import type { Engine } from './engine.ts';
+import { GroupCommit } from './group-commit.ts';
+import type { Log, OpenEntry } from './log.ts';
+import { liveRow, type Messages } from './messages.ts';
+import { asPending, type Mover } from './move.ts';
+import { changeDefinitely } from './outcomes.ts';
+import { placeIn, type Topic } from './topics.ts';
+
+/** Under what a lease call takes entries. */
+export interface Grant {
+  readonly leaseId: string;
+  readonly worker: string | null;
+  /** null: the topic's. */
+  readonly leaseMs: number | null;
+}
+
+/** An entry that was handed out. */
+export interface Claimed {
+  readonly entry: Entry;
+  readonly leaseId: string;
+  readonly leaseUntil: number;
+}
+
+interface Want {
+  readonly count: number;
+  readonly grant: Grant;
+}
+
+/** How often a claim reads again after it lost against a change, before it lets others go first. */
+const TRIES = 20;
+
+/**
+ * Claims entries at the scan cursor of a log: what is read there is leased, and the cursor moved on, in one
+ * conditional batch. A pending entry is carried to an end first; an expired or purged one, or one whose message id
+ * belongs to another task, is ended in the same batch.
+ */
+export class Claimer {
+  readonly #engine: Engine;
+  readonly #mover: Mover;
+  readonly #groups = new WeakMap<Log, GroupCommit<Want, readonly Claimed[]>>();
+
+  constructor(engine: Engine, mover: Mover) {
+    this.#engine = engine;
+    this.#mover = mover;
+  }
+
+  /** Takes up to `count` entries; claims of concurrent callers share one batch. */
+  async claim(topic: Topic, log: Log, count: number, grant: Grant): Promise<readonly Claimed[]> {
+    let group = this.#groups.get(log);
+    if (group === undefined) {
+      group = new GroupCommit(
+        (wants) => this.#claimFor(topic, log, wants),
+        BATCH_ENTRIES,
+        (want) => want.count,
+      );
+      this.#groups.set(log, group);
+    }
+    log.reserved += count;
+    try {
+      return (await group.submit([{ count, grant }]))[0]!;
+    } finally {
+      log.reserved -= count;
+    }
+  }
+
+  /** Ends what stands at the scan cursor and cannot be handed out: cancelled, purged and expired entries. */
+  async sweep(topic: Topic, log: Log): Promise<void> {
+    for (let tries = 0; tries < TRIES; tries++) {
+      const before = log.scan;
+      const round = await this.#round(topic, log, [], [], 0, ANSWER_BYTES);
+      if (round === 'end' || (round !== 'again' && log.scan === before)) return;
+      if (round !== 'again') tries = 0;
+    }
+  }
+
+  async #claimFor(topic: Topic, log: Log, wants: readonly Want[]): Promise<readonly (readonly Claimed[])[]> {
+    const results: Claimed[][] = wants.map(() => []);
+    let turn = 0;
+    let bytes = 0;
+    for (let tries = 0; tries < TRIES && turn < wants.length && bytes < ANSWER_BYTES; ) {
+      const round = await this.#round(topic, log, wants, results, turn, ANSWER_BYTES - bytes);
+      if (round === 'end') break;
+      if (round === 'again') {
+        tries++;
+        continue;
+      }
+      bytes += round;
+      while (turn < wants.length && results[turn]!.length >= wants[turn]!.count) turn++;
+    }
+    return results;
+  }
+
+  /** One batch: `end` where nothing is left, `again` where somebody else was faster, else the bytes handed out. */
+  async #round(
+    topic: Topic,
+    log: Log,
+    wants: readonly Want[],
+    results: Claimed[][],
+    firstWant: number,
+    budget: number,
+  ): Promise<number | 'end' | 'again'> {
+    const { env } = this.#engine;
+    const header = await log.enterScanSegment();
+    if (header === null || log.scan >= header.end) {
+      if (header !== null && log.unscanned > 0 && log.nextId > log.scan) {
+        log.scanHeader = null;
+        const reread = await log.enterScanSegment();
+        if (reread !== null && log.scan < reread.end) return 'again';
+      }
+      if (log.nextId <= log.scan) log.unscanned = 0;
+      log.ready = Math.min(log.ready, log.unscanned);
+      return 'end';
+    }
+    let wanted = 0;
+    for (let at = firstWant; at < wants.length; at++) wanted += wants[at]!.count - results[at]!.length;
+    const bySize = Math.max(1, Math.floor(budget / Math.max(1, header.averageBytes)));
+    const sweeping = wants.length === 0;
+    const most = Math.min(sweeping ? BATCH_ENTRIES : wanted, BATCH_ENTRIES, bySize);
+    const entries = await this.#readPrefix(log, header.end, most);
+    if (entries.length === 0) {
+      // A gap: its append is still under way. Whoever finishes it will say that something is ready.
+      log.ready = 0;
+      return 'end';
+    }
+    const rows = await this.#rowsOf(topic, entries);
+    if (await this.#finishMoves(log, entries)) return 'again';
+
+    const now = env.now();
+    const decisions: ClaimDecision[] = [];
+    const own: MessageWrite[] = [];
+    let bytes = 0;
+    for (const entry of entries) {
+      const message = entry.messageId === null ? undefined : (rows.get(messageIdKey(entry.messageId)) ?? null);
+      const decision = decideClaim(entry, { now, purgedAt: topic.settings.purgedAt, message });
+      if (sweeping && (decision.kind === 'claim' || decision.kind === 'own')) break;
+      const more = entryBytes(entry);
+      if (decisions.length > 0 && bytes + more > budget) break;
+      bytes += more;
+      decisions.push(decision);
+      if (decision.kind === 'own') own.push(ownership(log, entry, decision.supersedes));
+    }
+    if (decisions.length === 0) return 'end';
+    if (own.length > 0) {
+      const answers = await this.#engine.messages.write(topic.name, own);
+      // Somebody else wrote a row meanwhile: decide anew by what stands there.
+      if (answers.some((answer, at) => answer !== null && (answer === 'absent' || answer.uid !== own[at]!.row.uid))) {
+        return 'again';
+      }
+    }
+    return this.#commit(topic, log, header, entries, decisions, wants, results, firstWant, now);
+  }
+
+  async #commit(
+    topic: Topic,
+    log: Log,
+    header: NonNullable<Log['scanHeader']>,
+    entries: readonly Entry[],
+    decisions: readonly ClaimDecision[],
+    wants: readonly Want[],
+    results: Claimed[][],
+    firstWant: number,
+    now: number,
+  ): Promise<number | 'again'> {
+    const { store, env } = this.#engine;
+    const changes: EntryChange[] = [];
+    const taken = new Map<number, Claimed>();
+    const wantOf: number[] = [];
+    const patchOf = new Map<string, EntryPatch>();
+    let want = firstWant;
+    let left = want < wants.length ? wants[want]!.count - results[want]!.length : 0;
+    let bytes = 0;
+    for (const [at, decision] of decisions.entries()) {
+      const entry = entries[at]!;
+      const expect = { uid: entry.uid, version: entry.version };
+      if (decision.kind === 'end') {
+        const { status, reason } = decision;
+        changes.push({ id: entry.id, expect, set: { status, reason, version: FINAL_VERSION, updatedAt: now } });
+      } else if (decision.kind === 'claim' || decision.kind === 'own') {
+        while (left === 0) {
+          want++;
+          left = wants[want]!.count - results[want]!.length;
+        }
+        const { grant } = wants[want]!;
+        // One patch for all entries alike, so that a store may write a run of them at once.
+        const alike = `${want}/${entry.version}`;
+        let set = patchOf.get(alike);
+        if (set === undefined) {
+          const leaseUntil = now + leaseTime(grant, topic);
+          const { leaseId, worker } = grant;
+          const version = entry.version + 1;
+          set = { status: 'leased', version, leaseId, worker, leasedAt: now, leaseUntil, updatedAt: now };
+          patchOf.set(alike, set);
+        }
+        changes.push({ id: entry.id, expect, set });
+        taken.set(entry.id, { entry, leaseId: grant.leaseId, leaseUntil: set.leaseUntil! });
+        wantOf.push(want);
+        left--;
+        bytes += entryBytes(entry);
+      }
+    }
+    const from = log.scan;
+    const to = from + decisions.length;
+    const term = this.#engine.term(log.address.topic);
+    const outcome = await changeDefinitely(store, env, {
+      log: log.address,
+      segment: header.segment,
+      changes,
+      scan: { from, to, seenTerm: header.term, term },
+    });
+    if (outcome.kind === 'conflict') {
+      log.scanHeader = null;
+      return 'again';
+    }
+    log.scan = to;
+    header.term = term;
+    log.unscanned -= decisions.length;
+    await this.#account(topic, log, entries, decisions, taken, now);
+    let nth = 0;
+    for (const claimed of taken.values()) results[wantOf[nth++]!]!.push(claimed);
+    return bytes;
+  }
+
+  /** Entries from the scan cursor on, up to the first gap: behind it, a write may still be under way. */
+  async #readPrefix(log: Log, end: number, limit: number): Promise<readonly Entry[]> {
+    const size = this.#engine.store.meta.segmentSize;
+    const to = Math.min(end, segmentEnd(Math.floor(log.scan / size), size));
+    for (const serial of [false, true]) {
+      const read = await this.#engine.store.readEntries({ log: log.address, from: log.scan, to, limit, serial });
+      let length = 0;
+      while (length < read.length && read[length]!.id === log.scan + length) length++;
+      if (length > 0) return length === read.length ? read : read.slice(0, length);
+    }
+    return [];
+  }
+
+  async #rowsOf(topic: Topic, entries: readonly Entry[]): Promise<ReadonlyMap<string, MessageRow>> {
+    const keys: string[] = [];
+    for (const entry of entries) if (entry.messageId !== null) keys.push(messageIdKey(entry.messageId));
+    return keys.length === 0 ? NONE : this.#engine.messages.read(topic.name, keys);
+  }
+
+  /** Carries pending entries to an end; whether there were any. */
+  async #finishMoves(log: Log, entries: readonly Entry[]): Promise<boolean> {
+    const pendings = entries.filter((entry) => entry.status === 'pending').map((entry) => asPending(log, entry));
+    if (pendings.length === 0) return false;
+    await this.#mover.resolve(log, pendings);
+    return true;
+  }
+
+  async #account(
+    topic: Topic,
+    log: Log,
+    entries: readonly Entry[],
+    decisions: readonly ClaimDecision[],
+    taken: ReadonlyMap<number, Claimed>,
+    now: number,
+  ): Promise<void> {
+    const { counters, signals, messages } = this.#engine;
+    const ended: Parameters<Messages['settle']>[2][number][] = [];
+    let met = 0;
+    let until = Number.POSITIVE_INFINITY;
+    // In the order of ids, which is the order in which `open` is kept.
+    for (const [at, decision] of decisions.entries()) {
+      const entry = entries[at]!;
+      const claimed = taken.get(entry.id);
+      if (entry.status === 'ready') met++;
+      if (claimed !== undefined) {
+        log.open.set(entry.id, openEntry(entry, true, claimed.leaseUntil));
+        until = Math.min(until, claimed.leaseUntil);
+        if (entry.attempt > 0) counters.redelivered++;
+      } else if (decision.kind === 'end' && decision.status !== 'duplicate') {
+        log.open.set(entry.id, openEntry(entry, false, 0));
+        ended.push({ task: entry, place: placeIn(log.address, entry.id), status: decision.status, at: now });
+        if (decision.status === 'expired') counters.expired++;
+      } else if (decision.kind === 'pass' && (entry.status === 'moved' || messageKey(entry) !== null)) {
+        // Whether its destination is ready and its row agrees was not looked at here: the scanner does.
+        log.open.set(entry.id, openEntry(entry, false, 0));
+        until = now;
+      }
+    }
+    log.ready = Math.min(log.unscanned, Math.max(0, log.ready - met));
+    counters.delivered += taken.size;
+    topic.limits = afterLease(topic.limits, topic.settings, taken.size, now);
+    signals.due(log, until);
+    if (met > taken.size) signals.changed(topic);
+    if (ended.length === 0) return;
+    signals.due(log, now);
+    await messages.settle(topic.name, topic.settings, ended);
+    for (const { task, place } of ended) {
+      log.settled(place.id);
+      signals.settled(task.uid);
+    }
+  }
+}
+
+const NONE: ReadonlyMap<string, MessageRow> = new Map();
+
+const leaseTime = (grant: Grant, topic: Topic): number => {
+  const leaseMs = grant.leaseMs ?? topic.settings.leaseMs;
+  return topic.settings.maxRunMs === null ? leaseMs : Math.min(leaseMs, topic.settings.maxRunMs);
+};
+
+export const openEntry = (
+  entry: Pick<Entry, 'uid' | 'messageId' | 'hops' | 'enqueuedAt'>,
+  leased: boolean,
+  until: number,
+): OpenEntry => ({
+  uid: entry.uid,
+  key: messageKey(entry),
+  hops: entry.hops,
+  enqueuedAt: entry.enqueuedAt,
+  leased,
+  until,
+});
+
+function ownership(log: Log, entry: Entry, supersedes: string | null): MessageWrite {
+  const row = liveRow(messageIdKey(entry.messageId!), entry, placeIn(log.address, entry.id));
+  const expect =
+    supersedes === null
+      ? ({ absent: true } as const)
+      : { uid: supersedes, statusIn: ['done', 'dead', 'expired', 'cancelled'] as const };
+  return { expect, row, ttlMs: null };
+}

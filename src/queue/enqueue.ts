@@ -1,0 +1,285 @@
+import { FINAL_VERSION, FIRST_VERSION, isFinal, type LogAddress, type NewEntry, type Place } from '../core/entry.ts';
+import { invalid, QueueError } from '../core/errors.ts';
+import { slotLog, slotOf } from '../core/log.ts';
+import { type MessageRow, type MessageWrite, messageIdKey, shardOf } from '../core/message.ts';
+import { checkTopic } from '../core/names.ts';
+import { tierOf } from '../core/priority.ts';
+import { formatTaskId } from '../core/task-id.ts';
+import type { EnqueueOptions, EnqueueResult, TaskInput } from './api.ts';
+import type { Engine } from './engine.ts';
+import type { Locator } from './locate.ts';
+import type { Log } from './log.ts';
+import { liveRow, ownsMessageId } from './messages.ts';
+import type { Rescheduler } from './reschedule.ts';
+import { placeIn, type Topic } from './topics.ts';
+import { type CheckedTask, checkCount, checkTask } from './validate.ts';
+
+/** A task on its way into a log. */
+interface Fresh {
+  readonly index: number;
+  readonly log: LogAddress;
+  readonly entry: NewEntry;
+}
+
+/** How long a row may be live before a duplicate makes sure that its task still is, in milliseconds. */
+const DOUBT_LIVE_MS = 60_000;
+const SETTLED = ['done', 'dead', 'expired', 'cancelled'] as const;
+
+/**
+ * Puts tasks into their logs.
+ *
+ * A task with a message id is appended first, its row is written next, and only then is it acknowledged: where the
+ * process dies in between, the entry gets its row when it is claimed, and nothing is lost. Who finds another task's
+ * row marks its own entry a duplicate.
+ */
+export class Enqueuer {
+  readonly #engine: Engine;
+  readonly #locator: Locator;
+  readonly #rescheduler: Rescheduler;
+
+  constructor(engine: Engine, locator: Locator, rescheduler: Rescheduler) {
+    this.#engine = engine;
+    this.#locator = locator;
+    this.#rescheduler = rescheduler;
+  }
+
+  async enqueue(
+    name: string,
+    inputs: readonly TaskInput[],
+    options: EnqueueOptions,
+  ): Promise<readonly EnqueueResult[]> {
+    checkTopic(name);
+    checkCount(inputs, '/tasks');
+    const key = checkIdempotencyKey(options.idempotencyKey);
+    const topic = this.#engine.book.peek(name) ?? (await this.#engine.book.topic(name));
+    const now = this.#engine.env.now();
+    const results = new Array<EnqueueResult>(inputs.length);
+    const plain: Fresh[] = [];
+    const named: { readonly index: number; readonly task: CheckedTask }[] = [];
+    for (let index = 0; index < inputs.length; index++) {
+      try {
+        const checked = checkTask(inputs[index]!, topic.settings, now, `/tasks/${index}`);
+        const task =
+          checked.messageId === null && key !== null
+            ? { ...checked, messageId: `idempotency-key:${key}:${index}` }
+            : checked;
+        if (task.messageId === null) plain.push(this.#fresh(topic, index, task, null, now));
+        else named.push({ index, task });
+      } catch (error) {
+        results[index] = refusal(error);
+      }
+    }
+    await Promise.all([
+      plain.length > 0 ? this.#append(topic, plain, results) : null,
+      named.length > 0 ? this.#enqueueNamed(topic, named, results, now) : null,
+    ]);
+    return results;
+  }
+
+  #fresh(topic: Topic, index: number, task: CheckedTask, supersedes: string | null, now: number): Fresh {
+    const delayed = task.dueAt !== null;
+    const log = delayed
+      ? slotLog(shardOf(topic.name, this.#engine.store.meta.shards), slotOf(task.dueAt, this.#engine.store.meta.slotMs))
+      : { topic: topic.name, tier: tierOf(task.priority, topic.settings, topic.settings.buckets ? topic.turn++ : 0) };
+    return {
+      index,
+      log,
+      entry: {
+        uid: this.#engine.env.ulid(now),
+        messageId: task.messageId,
+        payload: task.payload,
+        metadata: task.metadata,
+        priority: task.priority,
+        maxAttempts: task.maxAttempts,
+        attempt: 0,
+        hops: 0,
+        history: null,
+        enqueuedAt: now,
+        expiresAt: task.expiresAt,
+        dueAt: task.dueAt,
+        target: delayed ? topic.name : null,
+        placedAt: now,
+        origin: null,
+        originVersion: null,
+        supersedes,
+        taskId: null,
+        status: 'ready',
+        progress: null,
+        reason: null,
+      },
+    };
+  }
+
+  /** Appends tasks to their logs, log by log, and answers for each. */
+  async #append(topic: Topic, tasks: readonly Fresh[], results: EnqueueResult[]): Promise<readonly Place[]> {
+    const places = new Array<Place>(tasks.length);
+    await Promise.all(
+      groupByLog(tasks).map(async (group) => {
+        const address = tasks[group[0]!]!.log;
+        const log = this.#engine.book.peekLog(address) ?? (await this.#engine.book.log(address));
+        const recorded = this.#engine.activity.ensure(log);
+        const appended = log.append(group.map((at) => tasks[at]!.entry));
+        if (recorded !== null) await Promise.all([recorded, appended]);
+        const ids = await appended;
+        for (const [nth, at] of group.entries()) {
+          const task = tasks[at]!;
+          const place = placeIn(address, ids[nth]!);
+          places[at] = place;
+          results[task.index] = { id: formatTaskId(task.entry, place), deduplicated: false };
+        }
+        this.#arrived(topic, log, group.length);
+      }),
+    );
+    this.#engine.counters.enqueued += tasks.length;
+    return places;
+  }
+
+  #arrived(topic: Topic, log: Log, count: number): void {
+    if (log.address.topic !== topic.name) {
+      topic.delayed += count;
+      this.#engine.signals.delayed(log);
+    } else {
+      log.ready += count;
+      this.#engine.signals.ready(topic);
+    }
+  }
+
+  async #enqueueNamed(
+    topic: Topic,
+    named: readonly { readonly index: number; readonly task: CheckedTask }[],
+    results: EnqueueResult[],
+    now: number,
+  ): Promise<void> {
+    // An id that occurs twice in a call is one task.
+    const first = new Map<string, number>();
+    const repeats: { readonly index: number; readonly of: number }[] = [];
+    const wanted = named.filter(({ index, task }) => {
+      const of = first.get(task.messageId!);
+      if (of === undefined) first.set(task.messageId!, index);
+      else repeats.push({ index, of });
+      return of === undefined;
+    });
+    const rows = await this.#engine.messages.read(
+      topic.name,
+      wanted.map(({ task }) => messageIdKey(task.messageId!)),
+    );
+    const fresh: Fresh[] = [];
+    await Promise.all(
+      wanted.map(async ({ index, task }) => {
+        const found = rows.get(messageIdKey(task.messageId!));
+        const row = found === undefined ? undefined : await this.#believed(topic, found, now);
+        if (row === undefined || !ownsMessageId(row, topic.settings, now)) {
+          fresh.push(this.#fresh(topic, index, task, row?.uid ?? null, now));
+        } else if (task.onDuplicate === 'again' && row.status !== 'live') {
+          fresh.push(this.#fresh(topic, index, task, row.uid, now));
+        } else {
+          const place =
+            task.onDuplicate === 'replace' && row.status === 'live'
+              ? await this.#rescheduler.replace(topic, row, task)
+              : null;
+          results[index] = await this.#known(row, task.messageId!, place);
+        }
+      }),
+    );
+    fresh.sort((a, b) => a.index - b.index);
+    if (fresh.length > 0) await this.#own(topic, fresh, await this.#append(topic, fresh, results), results, now);
+    for (const { index, of } of repeats) {
+      const result = results[of]!;
+      results[index] = result.id === null ? result : { id: result.id, deduplicated: true };
+    }
+  }
+
+  /** The answer for an id that is taken; not before the log of its task is recorded in the current period. */
+  async #known(row: MessageRow, messageId: string, place: Place | null): Promise<EnqueueResult> {
+    if (row.status === 'live') {
+      await this.#engine.activity.ensure(await this.#engine.book.log(place ?? row.place));
+    }
+    this.#engine.counters.deduplicated++;
+    return { id: formatTaskId({ uid: row.uid, messageId }, row.place), deduplicated: true };
+  }
+
+  /** A row that has been live for long: where its task is final or gone, the process died that should have said so. */
+  async #believed(topic: Topic, row: MessageRow, now: number): Promise<MessageRow> {
+    if (row.status !== 'live' || now - row.enqueuedAt < DOUBT_LIVE_MS) return row;
+    const located = await this.#locator.follow(row.place, row.uid);
+    if (located !== null && !isFinal(located.head.status)) return row;
+    const ended = located?.head.status;
+    const status = ended === 'expired' || ended === 'cancelled' ? ended : 'done';
+    const at = located?.head.updatedAt ?? now;
+    const task = { uid: row.uid, messageId: row.key.slice(1), hops: row.hops, enqueuedAt: row.enqueuedAt };
+    await this.#engine.messages.settle(topic.name, topic.settings, [{ task, place: row.place, status, at }]);
+    return { ...row, status, settledAt: at };
+  }
+
+  /** Writes the rows of tasks just appended; a task that comes second becomes a duplicate. */
+  async #own(
+    topic: Topic,
+    tasks: readonly Fresh[],
+    places: readonly Place[],
+    results: EnqueueResult[],
+    now: number,
+  ): Promise<void> {
+    const writes = tasks.map(({ entry }, at): MessageWrite => {
+      const row = liveRow(messageIdKey(entry.messageId!), entry, places[at]!);
+      const expect =
+        entry.supersedes === null ? { absent: true as const } : { uid: entry.supersedes, statusIn: SETTLED };
+      return { expect, row, ttlMs: null };
+    });
+    const answers = [...(await this.#engine.messages.write(topic.name, writes))];
+    const gone = answers.flatMap((answer, at) => (answer === 'absent' ? [at] : []));
+    if (gone.length > 0) {
+      // The row that was to be superseded ran out meanwhile.
+      const inserts = gone.map((at): MessageWrite => ({ ...writes[at]!, expect: { absent: true } }));
+      const again = await this.#engine.messages.write(topic.name, inserts);
+      for (const [nth, at] of gone.entries()) answers[at] = again[nth]!;
+    }
+    for (const [at, answer] of answers.entries()) {
+      const { entry, index, log: address } = tasks[at]!;
+      if (answer === null || answer === 'absent' || answer.uid === entry.uid) continue;
+      const log = await this.#engine.book.log(address);
+      const [change] = await log.change([
+        {
+          id: places[at]!.id,
+          expect: { uid: entry.uid, version: FIRST_VERSION },
+          set: {
+            status: 'duplicate',
+            version: FINAL_VERSION,
+            updatedAt: now,
+            reason: `message id owned by ${answer.uid}`,
+          },
+        },
+      ]);
+      if (change!.applied) {
+        if (address.topic === topic.name) log.ready = Math.max(0, log.ready - 1);
+        else topic.delayed = Math.max(0, topic.delayed - 1);
+        this.#engine.signals.changed(topic);
+      }
+      this.#engine.counters.enqueued--;
+      results[index] = await this.#known(answer, entry.messageId!, null);
+    }
+  }
+}
+
+const groupByLog = (tasks: readonly Fresh[]): number[][] => {
+  const firstLog = tasks[0]!.log;
+  if (tasks.every(({ log }) => log.tier === firstLog.tier && log.topic === firstLog.topic)) return [[...tasks.keys()]];
+  const groups = new Map<string, number[]>();
+  for (const [at, { log }] of tasks.entries()) {
+    const key = `${log.tier}/${log.topic}`;
+    const group = groups.get(key);
+    if (group === undefined) groups.set(key, [at]);
+    else group.push(at);
+  }
+  return [...groups.values()];
+};
+
+function refusal(error: unknown): EnqueueResult {
+  if (!(error instanceof QueueError)) throw error;
+  return { id: null, deduplicated: false, code: error.code, detail: error.detail };
+}
+
+function checkIdempotencyKey(key: string | undefined): string | null {
+  if (key === undefined) return null;
+  if (typeof key === 'string' && /^[\x21-\x7e]{1,255}$/.test(key)) return key;
+  throw invalid('/idempotencyKey', key, '1 to 255 visible ASCII characters', '"6f1c1f0e-order-17"');
+}

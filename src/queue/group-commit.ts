@@ -1,0 +1,76 @@
+/**
+ * Group commit: calls that arrive while a round is under way share the next one. A call stays whole: all its items
+ * are in one round, so that what a round writes atomically, a call writes atomically.
+ */
+export class GroupCommit<T, R> {
+  readonly #run: (items: readonly T[]) => Promise<readonly R[]>;
+  readonly #maxWeight: number;
+  readonly #weigh: (item: T) => number;
+  #waiting: Waiting<T, R>[] = [];
+  #running = false;
+
+  /**
+   * @param run writes the items of a round and answers for each, in order
+   * @param maxWeight of a round; a call that is heavier has a round of its own
+   */
+  constructor(
+    run: (items: readonly T[]) => Promise<readonly R[]>,
+    maxWeight: number,
+    weigh: (item: T) => number = () => 1,
+  ) {
+    this.#run = run;
+    this.#maxWeight = maxWeight;
+    this.#weigh = weigh;
+  }
+
+  get idle(): boolean {
+    return !this.#running && this.#waiting.length === 0;
+  }
+
+  submit(items: readonly T[]): Promise<readonly R[]> {
+    return new Promise((resolve, reject) => {
+      let weight = 0;
+      for (const item of items) weight += this.#weigh(item);
+      this.#waiting.push({ items, weight, resolve, reject });
+      if (!this.#running) void this.#rounds();
+    });
+  }
+
+  async #rounds(): Promise<void> {
+    this.#running = true;
+    // Calls of the same turn of the event loop share the first round already.
+    await null;
+    while (this.#waiting.length > 0) await this.#round();
+    this.#running = false;
+  }
+
+  async #round(): Promise<void> {
+    let weight = 0;
+    let count = 0;
+    for (const call of this.#waiting) {
+      if (count > 0 && weight + call.weight > this.#maxWeight) break;
+      weight += call.weight;
+      count++;
+    }
+    const calls = count === this.#waiting.length ? this.#waiting : this.#waiting.slice(0, count);
+    this.#waiting = count === this.#waiting.length ? [] : this.#waiting.slice(count);
+    const items = calls.length === 1 ? calls[0]!.items : calls.flatMap((call) => call.items);
+    try {
+      const results = await this.#run(items);
+      let at = 0;
+      for (const call of calls) {
+        call.resolve(calls.length === 1 ? results : results.slice(at, at + call.items.length));
+        at += call.items.length;
+      }
+    } catch (error) {
+      for (const call of calls) call.reject(error);
+    }
+  }
+}
+
+interface Waiting<T, R> {
+  readonly items: readonly T[];
+  readonly weight: number;
+  readonly resolve: (results: readonly R[]) => void;
+  readonly reject: (error: unknown) => void;
+}

@@ -1,0 +1,119 @@
+import type { Entry, EntryHead, Place } from '../core/entry.ts';
+import { QueueError, show } from '../core/errors.ts';
+import { type MessageRow, messageIdKey, uidKey } from '../core/message.ts';
+import { parseTaskId } from '../core/task-id.ts';
+import type { Store } from '../store/store.ts';
+import type { Engine } from './engine.ts';
+import { asPending, type Mover, readHead } from './move.ts';
+
+/** An entry, where it stands. */
+export interface Located {
+  readonly place: Place;
+  readonly head: EntryHead;
+}
+
+/** More moves than this in a row are a circle, which cannot be. */
+const LONGEST_WAY = 10_000;
+/** Entries this close together are read at once. */
+const READ_GAP = 16;
+
+/** Finds tasks: by the place in their id, by their message row, and along their moves. */
+export class Locator {
+  readonly #engine: Engine;
+  readonly #mover: Mover;
+
+  constructor(engine: Engine, mover: Mover) {
+    this.#engine = engine;
+    this.#mover = mover;
+  }
+
+  /** The newest entry of a task, from a place where it once stood; null where the way is lost. */
+  async follow(from: Place, uid: string): Promise<Located | null> {
+    let place = from;
+    for (let step = 0; step < LONGEST_WAY; step++) {
+      const head = await readHead(this.#engine.store, place);
+      if (head === null || head.uid !== uid) return null;
+      if (head.status === 'pending') {
+        const log = await this.#engine.book.log(place);
+        await this.#mover.resolve(log, [asPending(log, head)]);
+        continue;
+      }
+      if (head.status !== 'moved') return { place, head };
+      place = head.dest!;
+    }
+    return null;
+  }
+
+  /** @throws QueueError `task-not-found` */
+  async find(topic: string, id: string): Promise<Located> {
+    const parsed = typeof id === 'string' ? parseTaskId(id, topic, this.#engine.store.meta.shards) : null;
+    if (parsed === null) throw new QueueError('task-not-found', `${show(id)} is not an id that an enqueue gave out`);
+    if ('messageId' in parsed) {
+      const row = await this.#engine.messages.readOne(topic, messageIdKey(parsed.messageId));
+      if (row?.uid === parsed.uid) return this.#byRow(row, id);
+      throw notFound(id);
+    }
+    const direct = await this.follow(parsed.place, parsed.uid);
+    if (direct !== null) return direct;
+    const row = await this.#engine.messages.readOne(topic, uidKey(parsed.uid));
+    if (row === null) throw notFound(id);
+    return this.#byRow(row, id);
+  }
+
+  /** @throws QueueError `task-not-found` */
+  async findByMessageId(topic: string, messageId: string): Promise<Located> {
+    const row = await this.#engine.messages.readOne(topic, messageIdKey(messageId));
+    if (row === null) throw notFound(messageId);
+    return this.#byRow(row, messageId);
+  }
+
+  async #byRow(row: MessageRow, id: string): Promise<Located> {
+    const located = await this.follow(row.place, row.uid);
+    if (located !== null) return located;
+    throw new QueueError(
+      'task-not-found',
+      `${show(id)} was settled (${row.status}); what it held was deleted after the topic's retention`,
+    );
+  }
+}
+
+const notFound = (id: string): QueueError =>
+  new QueueError('task-not-found', `${show(id)}: no such task, or it was settled longer ago than the retention`);
+
+/** Entries by their ids; those that are close together are read together. */
+export async function readByIds(
+  store: Store,
+  log: Place | Omit<Place, 'id'>,
+  ids: readonly number[],
+): Promise<Map<number, Entry>> {
+  const found = new Map<number, Entry>();
+  for (const [from, to] of rangesOf(ids, store.meta.segmentSize)) {
+    for (const entry of await store.readEntries({ log, from, to, limit: to - from })) found.set(entry.id, entry);
+  }
+  return found;
+}
+
+export async function readHeadsByIds(
+  store: Store,
+  log: Omit<Place, 'id'>,
+  ids: readonly number[],
+): Promise<Map<number, EntryHead>> {
+  const found = new Map<number, EntryHead>();
+  for (const [from, to] of rangesOf(ids, store.meta.segmentSize)) {
+    for (const head of await store.readHeads({ log, from, to, limit: to - from })) found.set(head.id, head);
+  }
+  return found;
+}
+
+/** Ranges that cover the ids without much between them, none across segments. */
+function rangesOf(ids: readonly number[], segmentSize: number): readonly (readonly [number, number])[] {
+  const sorted = [...ids].sort((a, b) => a - b);
+  const ranges: [number, number][] = [];
+  for (const id of sorted) {
+    const last = ranges.at(-1);
+    const sameSegment = last !== undefined && Math.floor(last[0] / segmentSize) === Math.floor(id / segmentSize);
+    if (last !== undefined && sameSegment && id - last[1] < READ_GAP) last[1] = Math.max(last[1], id + 1);
+    else ranges.push([id, id + 1]);
+  }
+  return ranges;
+}

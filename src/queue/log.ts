@@ -1,0 +1,309 @@
+import { BATCH_BYTES, BATCH_ENTRIES, SEGMENT_SEAL_BYTES } from '../core/bounds.ts';
+import { type EntryChange, type EntryHead, entryBytes, type LogAddress, type NewEntry } from '../core/entry.ts';
+import { type Checkpoint, DEAD_TIER, entriesEnd, segmentEnd, segmentOf, segmentStart } from '../core/log.ts';
+import type { Store } from '../store/store.ts';
+import type { Environment } from './environment.ts';
+import { GroupCommit } from './group-commit.ts';
+import { appendDefinitely, changeDefinitely, meetsEntry } from './outcomes.ts';
+
+/** An entry below the scan cursor that is not known to be settled. */
+export interface OpenEntry {
+  readonly uid: string;
+  /** The key of its message row, null where it has none. */
+  readonly key: string | null;
+  readonly hops: number;
+  readonly enqueuedAt: number;
+  /** Whether it counts as in flight. */
+  readonly leased: boolean;
+  /** When the scanner has to look at it: the end of its lease, or 0 where it was left in doubt. */
+  until: number;
+}
+
+/** How a change of one entry went: applied, or the row as it stands (null: there is none). */
+export type ChangeResult = { readonly applied: true } | { readonly applied: false; readonly row: EntryHead | null };
+const CHANGED: ChangeResult = { applied: true };
+
+/** That all up to `completion` was settled at `at`; later settlements join for a while after `openedAt`. */
+interface SettledMark {
+  readonly openedAt: number;
+  at: number;
+  completion: number;
+}
+
+interface Tail {
+  segment: number;
+  /** null: the segment is not there yet. */
+  next: number | null;
+  bytes: number;
+}
+
+/**
+ * One log as known here: its tail, both cursors, and what is open between them. Appends and changes of concurrent
+ * callers are grouped, each group one conditional batch in one partition.
+ */
+export class Log {
+  readonly address: LogAddress;
+  readonly #store: Store;
+  readonly #env: Environment;
+  readonly #maxEntries: number;
+  readonly #appends: GroupCommit<NewEntry, number>;
+  readonly #changes = new Map<number, GroupCommit<EntryChange, ChangeResult>>();
+  #tail: Tail | null = null;
+
+  /** Ids below this were handed out. */
+  scan = 0;
+  /** Ids below this are settled. */
+  completion = 0;
+  /** Ids below this were deleted. */
+  trimmed = 0;
+  /** Entries at and above the scan cursor. */
+  unscanned = 0;
+  /** Those of them that are ready, as far as known. */
+  ready = 0;
+  /** Ready entries that claims under way will take. */
+  reserved = 0;
+  /** Entries in [completion, scan) that are not known to be settled, by id, in the order of ids. */
+  readonly open = new Map<number, OpenEntry>();
+  /** The term last seen in the header of the scan cursor's segment, and how far that segment reaches. */
+  scanHeader: { segment: number; term: number; end: number; full: boolean; averageBytes: number } | null = null;
+  /** When it was last looked up: who did may be about to append. */
+  touchedAt = 0;
+  /** Purged tasks may stand at the scan cursor, which no lease may meet for long. */
+  sweep = false;
+  /** Pending entries met when it was loaded; their moves are carried to an end once it is. */
+  interrupted: readonly EntryHead[] = [];
+  /** The period of the activity index in which this log is recorded. */
+  recordedPeriod = -1;
+  /** What was last written to its checkpoint. */
+  saved: Checkpoint = { scan: 0, completion: 0, trimmed: 0 };
+  readonly settledMarks: SettledMark[] = [];
+  /** Full segments above the completion cursor in which all is settled, and when that was found. */
+  readonly closed = new Map<number, number>();
+
+  constructor(address: LogAddress, store: Store, env: Environment) {
+    this.address = address;
+    this.#store = store;
+    this.#env = env;
+    this.#maxEntries = Math.min(BATCH_ENTRIES, store.meta.segmentSize);
+    const leastWeight = Math.floor(BATCH_BYTES / this.#maxEntries);
+    this.#appends = new GroupCommit(
+      (entries) => this.#append(entries),
+      BATCH_BYTES,
+      (entry) => Math.max(leastWeight, entryBytes(entry)),
+    );
+  }
+
+  get isDead(): boolean {
+    return this.address.tier === DEAD_TIER;
+  }
+
+  /** The next id that an append will get, as known here. */
+  get nextId(): number {
+    return this.#tail === null ? this.scan : (this.#tail.next ?? segmentStart(this.#tail.segment, this.#size));
+  }
+
+  /** Whether it may be forgotten: it is idle, and nobody who looked it up can still be about to append. */
+  isForgettable(now: number): boolean {
+    return this.isIdle && now - this.touchedAt > LOOKED_UP_MS;
+  }
+
+  /** Nothing is unscanned, open, or waiting to be trimmed. */
+  get isIdle(): boolean {
+    return this.unscanned === 0 && this.open.size === 0 && this.trimmed >= this.completion && this.#appends.idle;
+  }
+
+  get #size(): number {
+    return this.#store.meta.segmentSize;
+  }
+
+  /** Appends entries, in chunks of one batch that are atomic each, together with others that wait; returns their ids. */
+  append(entries: readonly NewEntry[]): Promise<readonly number[]> {
+    const chunks = chunksOf(entries, this.#maxEntries);
+    if (chunks.length === 1) return this.#appends.submit(entries);
+    return Promise.all(chunks.map((chunk) => this.#appends.submit(chunk))).then((ids) => ids.flat());
+  }
+
+  /** Changes entries of one segment, each under its condition, together with others that wait. */
+  change(changes: readonly EntryChange[]): Promise<readonly ChangeResult[]> {
+    const segment = segmentOf(changes[0]!.id, this.#size);
+    let group = this.#changes.get(segment);
+    if (group === undefined) {
+      group = new GroupCommit(
+        (items) => this.#change(segment, items),
+        BATCH_BYTES,
+        (item) => Math.max(CHANGE_WEIGHT, changeBytes(item)),
+      );
+      this.#changes.set(segment, group);
+    }
+    const done = group.submit(changes);
+    if (this.#changes.size > 8) this.#forgetIdleGroups();
+    return done;
+  }
+
+  #forgetIdleGroups(): void {
+    for (const [segment, group] of this.#changes) if (group.idle) this.#changes.delete(segment);
+  }
+
+  /** Reads where the log ends, walking on from a known id by doubling and halving. */
+  async findTail(from: number): Promise<void> {
+    const isFull = async (segment: number): Promise<boolean> => {
+      const header = await this.#store.readSegment(this.address, segment);
+      return header !== null && header.nextId >= segmentEnd(segment, this.#size);
+    };
+    let low = segmentOf(from, this.#size);
+    let step = 1;
+    // Every segment below `low` is full, and so is each below a full one.
+    while (await isFull(low + step - 1)) {
+      low += step;
+      step *= 2;
+    }
+    let high = low + step - 1;
+    while (low < high) {
+      const middle = low + Math.floor((high - low) / 2);
+      if (await isFull(middle)) low = middle + 1;
+      else high = middle;
+    }
+    const header = await this.#store.readSegment(this.address, low);
+    this.#tail = { segment: low, next: header?.nextId ?? null, bytes: header?.bytes ?? 0 };
+  }
+
+  async #append(entries: readonly NewEntry[]): Promise<readonly number[]> {
+    const size = this.#size;
+    for (;;) {
+      if (this.#tail === null) await this.findTail(Math.max(this.completion, this.scan));
+      const tail = this.#tail!;
+      const firstId = tail.next ?? segmentStart(tail.segment, size);
+      const fits = firstId + entries.length <= segmentEnd(tail.segment, size);
+      let bytes = tail.bytes;
+      if (fits) for (const entry of entries) bytes += entryBytes(entry);
+      // A call is written as one: where the segment's end would cut it, the segment is sealed instead.
+      const seal = !fits || bytes >= SEGMENT_SEAL_BYTES;
+      const outcome = await appendDefinitely(this.#store, this.#env, {
+        log: this.address,
+        segment: tail.segment,
+        expectNext: tail.next,
+        firstId,
+        entries: fits ? entries : [],
+        bytes,
+        seal,
+      });
+      if (outcome === 'conflict') {
+        this.#tail = null;
+        continue;
+      }
+      const next = firstId + (fits ? entries.length : 0);
+      const full = seal || next >= segmentEnd(tail.segment, size);
+      this.#tail = full ? { segment: tail.segment + 1, next: null, bytes: 0 } : { segment: tail.segment, next, bytes };
+      if (this.scanHeader?.segment === tail.segment) {
+        this.scanHeader.end = next;
+        this.scanHeader.full = full;
+      }
+      if (fits) {
+        this.unscanned += entries.length;
+        return entries.map((_, index) => firstId + index);
+      }
+    }
+  }
+
+  async #change(segment: number, changes: readonly EntryChange[]): Promise<readonly ChangeResult[]> {
+    const results = new Map<EntryChange, ChangeResult>();
+    let waiting = changes;
+    while (waiting.length > 0) {
+      const { batch, later } = withoutRepeats(waiting);
+      const outcome = await changeDefinitely(this.#store, this.#env, { log: this.address, segment, changes: batch });
+      if (outcome.kind === 'applied') {
+        for (const change of batch) results.set(change, CHANGED);
+        waiting = later;
+        continue;
+      }
+      // All or nothing: those whose condition is not met are answered, the others go again without them.
+      const rows = new Map(outcome.rows.map((row) => [row.id, row]));
+      const again: EntryChange[] = [];
+      for (const change of batch) {
+        const row = rows.get(change.id) ?? null;
+        if (row !== null && meetsEntry(row, change.expect)) again.push(change);
+        else results.set(change, { applied: false, row });
+      }
+      waiting = later.length === 0 ? again : [...again, ...later];
+    }
+    return changes.map((change) => results.get(change)!);
+  }
+
+  /** The header of the segment in which the scan cursor stands; moves on where that is scanned to its end. */
+  async enterScanSegment(): Promise<NonNullable<Log['scanHeader']> | null> {
+    for (;;) {
+      const segment = segmentOf(this.scan, this.#size);
+      if (this.scanHeader?.segment !== segment) {
+        const header = await this.#store.readSegment(this.address, segment);
+        if (header === null) return null;
+        this.scan = Math.max(this.scan, header.scan);
+        // An append may have been answered since the header was read.
+        const tail = this.#tail?.segment === segment ? (this.#tail.next ?? 0) : 0;
+        const end = Math.max(entriesEnd(header), tail);
+        const first = segmentStart(segment, this.#size);
+        this.scanHeader = {
+          segment,
+          term: header.term,
+          end,
+          full: header.nextId >= segmentEnd(segment, this.#size),
+          averageBytes: end > first ? header.bytes / (end - first) : 0,
+        };
+      }
+      const { end, full } = this.scanHeader;
+      if (!full || this.scan < end) return this.scanHeader;
+      this.scan = segmentEnd(segment, this.#size);
+      this.scanHeader = null;
+    }
+  }
+
+  /** Takes an entry off the list of those that are open. */
+  settled(id: number): void {
+    this.open.delete(id);
+  }
+}
+
+/** A row may stand only once in a conditional batch: two changes of one row in it would mix. */
+function withoutRepeats(changes: readonly EntryChange[]): {
+  readonly batch: readonly EntryChange[];
+  readonly later: readonly EntryChange[];
+} {
+  const seen = new Set<number>();
+  let repeats = false;
+  for (const change of changes) {
+    if (seen.has(change.id)) repeats = true;
+    seen.add(change.id);
+  }
+  if (!repeats) return { batch: changes, later: [] };
+  seen.clear();
+  const batch: EntryChange[] = [];
+  const later: EntryChange[] = [];
+  for (const change of changes) {
+    (seen.has(change.id) ? later : batch).push(change);
+    seen.add(change.id);
+  }
+  return { batch, later };
+}
+
+/** Cuts entries into chunks of at most one batch, by number and by bytes. */
+function chunksOf(entries: readonly NewEntry[], maxEntries: number): readonly (readonly NewEntry[])[] {
+  const chunks: NewEntry[][] = [];
+  let chunk: NewEntry[] = [];
+  let bytes = 0;
+  for (const entry of entries) {
+    const more = entryBytes(entry);
+    if (chunk.length === maxEntries || (chunk.length > 0 && bytes + more > BATCH_BYTES)) {
+      chunks.push(chunk);
+      chunk = [];
+      bytes = 0;
+    }
+    chunk.push(entry);
+    bytes += more;
+  }
+  return [...chunks, chunk];
+}
+
+/** Between looking a log up and appending to it lie microseconds; this much is sure. */
+const LOOKED_UP_MS = 1_000;
+const CHANGE_WEIGHT = Math.floor(BATCH_BYTES / BATCH_ENTRIES);
+const changeBytes = (change: EntryChange): number =>
+  100 + (change.set.result?.length ?? 0) + (change.set.progress?.length ?? 0) + (change.set.reason?.length ?? 0);

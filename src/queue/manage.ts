@@ -1,0 +1,187 @@
+import { type EntryHead, FINAL_VERSION, type Place } from '../core/entry.ts';
+import { QueueError } from '../core/errors.ts';
+import { DEAD_TIER, isSlotTopic } from '../core/log.ts';
+import { type MessageWrite, messageKey } from '../core/message.ts';
+import { tierOf } from '../core/priority.ts';
+import { parseSettings, type TopicSettings } from '../core/settings.ts';
+import type { RedriveRequest, RedriveResult, SettingsPatch } from './api.ts';
+import { applySettings } from './check-settings.ts';
+import type { Engine } from './engine.ts';
+import { type Locator, readByIds } from './locate.ts';
+import type { Log } from './log.ts';
+import { liveRow } from './messages.ts';
+import type { Mover } from './move.ts';
+import { definitely } from './outcomes.ts';
+import { placeIn, type Topic } from './topics.ts';
+import { checkCount, checkReason, optionalInteger } from './validate.ts';
+
+const TRIES = 10;
+const REDRIVE_BATCH = 100;
+const REDRIVE_MOST = 1_000_000;
+
+/** What operators and producers do to tasks and topics from outside. */
+export class Manager {
+  readonly #engine: Engine;
+  readonly #mover: Mover;
+  readonly #locator: Locator;
+
+  constructor(engine: Engine, mover: Mover, locator: Locator) {
+    this.#engine = engine;
+    this.#mover = mover;
+    this.#locator = locator;
+  }
+
+  /** @throws QueueError `task-not-found`, `task-settled` */
+  async cancel(topic: Topic, id: string, reason: unknown): Promise<void> {
+    const why = checkReason(reason, '/reason');
+    for (let tries = 0; tries < TRIES; tries++) {
+      const { place, head } = await this.#locator.find(topic.name, id);
+      if (head.status !== 'ready' && head.status !== 'leased') throw new QueueError('task-settled');
+      const log = await this.#engine.book.log(place);
+      const updatedAt = this.#engine.env.now();
+      const [answer] = await log.change([
+        {
+          id: place.id,
+          expect: { uid: head.uid, version: head.version },
+          set: { status: 'cancelled', version: FINAL_VERSION, updatedAt, reason: why },
+        },
+      ]);
+      if (!answer!.applied) continue;
+      await this.#cancelled(topic, log, place, head, updatedAt);
+      return;
+    }
+    throw new QueueError('busy', 'the task changes faster than it can be cancelled');
+  }
+
+  async #cancelled(topic: Topic, log: Log, place: Place, head: EntryHead, at: number): Promise<void> {
+    const { messages, signals } = this.#engine;
+    const open = log.open.get(place.id);
+    if (isSlotTopic(place.topic)) topic.delayed = Math.max(0, topic.delayed - 1);
+    else if (open === undefined) log.ready = Math.max(0, log.ready - 1);
+    else {
+      log.open.set(place.id, { ...open, leased: false, until: 0 });
+      if (open.leased) topic.limits = { ...topic.limits, inFlight: topic.limits.inFlight - 1, lastSettledAt: at };
+    }
+    await messages.settle(topic.name, topic.settings, [{ task: head, place, status: 'cancelled', at }]);
+    log.settled(place.id);
+    signals.settled(head.uid);
+    if (!isSlotTopic(place.topic)) {
+      signals.due(log, at);
+      signals.ready(topic);
+    }
+    signals.changed(topic);
+  }
+
+  async configure(topic: Topic, patch: SettingsPatch): Promise<void> {
+    await this.#write(topic, (settings) => applySettings(settings, patch));
+  }
+
+  async #write(topic: Topic, change: (settings: TopicSettings) => TopicSettings): Promise<void> {
+    const { store, env, signals } = this.#engine;
+    for (let tries = 0; tries < TRIES; tries++) {
+      const settings = change(topic.settings);
+      const seen = topic.version;
+      const outcome = await definitely(env, () => store.writeTopic(topic.name, seen, JSON.stringify(settings)));
+      if (outcome === 'applied') {
+        topic.settings = settings;
+        topic.version = (seen ?? 0) + 1;
+        signals.ready(topic);
+        return;
+      }
+      const row = await store.readTopic(topic.name);
+      topic.settings = parseSettings(row?.settings ?? null);
+      topic.version = row?.version ?? null;
+    }
+    throw new QueueError('settings-conflict');
+  }
+
+  /**
+   * Marks the topic as purged up to now; what was enqueued before ends when it is met. Answered only once the clock
+   * has moved on, so that a task enqueued after the answer is not taken for one from before.
+   */
+  async purge(topic: Topic): Promise<void> {
+    const { env, signals } = this.#engine;
+    const purgedAt = env.now();
+    await this.#write(topic, (settings) => ({ ...settings, purgedAt }));
+    while (env.now() <= purgedAt) await new Promise<void>((resolve) => env.timer(1, resolve));
+    for (const log of topic.logs.values()) {
+      log.sweep = true;
+      signals.due(log, env.now());
+    }
+  }
+
+  async redrive(topic: Topic, request: RedriveRequest): Promise<RedriveResult> {
+    const limit = optionalInteger(request.limit, '/limit', 1, REDRIVE_MOST) ?? REDRIVE_MOST;
+    const refused: { id: string; code: string; detail: string }[] = [];
+    const log = await this.#engine.book.log({ topic: topic.name, tier: DEAD_TIER });
+    let redriven = 0;
+    if (request.ids !== undefined) {
+      checkCount(request.ids, '/ids');
+      for (const id of request.ids.slice(0, limit)) {
+        try {
+          const { place, head } = await this.#locator.find(topic.name, id);
+          if (place.tier !== DEAD_TIER || isSlotTopic(place.topic) || head.status !== 'ready') {
+            throw new QueueError('invalid-input', 'the task is not dead');
+          }
+          redriven += await this.#redriveSome(topic, log, [place.id], refused);
+        } catch (error) {
+          if (!(error instanceof QueueError)) throw error;
+          refused.push({ id, code: error.code, detail: error.detail });
+        }
+      }
+      return { redriven, refused };
+    }
+    const end = log.nextId;
+    for (let at = log.completion; at < end && redriven < limit; ) {
+      const ids = Array.from({ length: Math.min(REDRIVE_BATCH, end - at, limit - redriven) }, (_, nth) => at + nth);
+      redriven += await this.#redriveSome(topic, log, ids, refused);
+      at += ids.length;
+    }
+    return { redriven, refused };
+  }
+
+  /** The message row first: where another task owns the id by now, the dead letter stays. */
+  async #redriveSome(
+    topic: Topic,
+    log: Log,
+    ids: readonly number[],
+    refused: { id: string; code: string; detail: string }[],
+  ): Promise<number> {
+    const entries = [...(await readByIds(this.#engine.store, log.address, ids)).values()].filter(
+      (entry) => entry.status === 'ready',
+    );
+    const writes = entries.map((entry): MessageWrite => {
+      const row = liveRow(messageKey(entry)!, entry, placeIn(log.address, entry.id));
+      return { expect: { uid: entry.uid }, row, ttlMs: null };
+    });
+    const answers = [...(await this.#engine.messages.write(topic.name, writes))];
+    const gone = answers.flatMap((answer, at) => (answer === 'absent' ? [at] : []));
+    const inserted = await this.#engine.messages.write(
+      topic.name,
+      gone.map((at) => ({ ...writes[at]!, expect: { absent: true } })),
+    );
+    for (const [nth, at] of gone.entries()) answers[at] = inserted[nth]!;
+    const mine = entries.filter((entry, at) => {
+      const answer = answers[at]!;
+      if (answer === null || (answer !== 'absent' && answer.uid === entry.uid)) return true;
+      refused.push({
+        id: entry.taskId ?? entry.uid,
+        code: 'task-replaced',
+        detail: 'another task owns its message id by now',
+      });
+      return false;
+    });
+    let redriven = 0;
+    const tiers = new Map<number, typeof mine>();
+    for (const entry of mine) {
+      const tier = tierOf(entry.priority, topic.settings, topic.turn++);
+      tiers.set(tier, [...(tiers.get(tier) ?? []), entry]);
+    }
+    for (const [tier, some] of tiers) {
+      const placedAt = this.#engine.env.now();
+      const places = await this.#mover.move(log, some, { topic: topic.name, tier }, () => ({ placedAt, attempt: 0 }));
+      redriven += places.filter((place) => place !== null).length;
+    }
+    return redriven;
+  }
+}

@@ -1,0 +1,183 @@
+import type { EntryTask, Place } from '../core/entry.ts';
+import { isSlotTopic } from '../core/log.ts';
+import { bucketOf, type MessageRow, type MessageStatus, type MessageWrite, messageKey } from '../core/message.ts';
+import type { TopicSettings } from '../core/settings.ts';
+import type { Store } from '../store/store.ts';
+import type { Environment } from './environment.ts';
+import { GroupCommit } from './group-commit.ts';
+import { meetsMessage, writeMessagesDefinitely } from './outcomes.ts';
+
+/** How a write of one row went: null where it was applied, else the row that stands there, or `absent`. */
+export type MessageResult = null | MessageRow | 'absent';
+
+/** What a task's message row is made of. */
+export type Known = Pick<EntryTask, 'uid' | 'messageId' | 'hops' | 'enqueuedAt'>;
+
+const ROWS_PER_BATCH = 100;
+
+/**
+ * The message rows: which task a message id belongs to, and where tasks that have moved are. Writes of concurrent
+ * callers are grouped by topic and bucket, as conditional batches of one partition.
+ */
+export class Messages {
+  readonly #store: Store;
+  readonly #env: Environment;
+  readonly #groups = new Map<string, GroupCommit<MessageWrite, MessageResult>>();
+
+  constructor(store: Store, env: Environment) {
+    this.#store = store;
+    this.#env = env;
+  }
+
+  read(topic: string, keys: readonly string[]): Promise<ReadonlyMap<string, MessageRow>> {
+    return this.#store.readMessages(topic, keys);
+  }
+
+  async readOne(topic: string, key: string): Promise<MessageRow | null> {
+    return (await this.#store.readMessages(topic, [key])).get(key) ?? null;
+  }
+
+  /** Writes rows, each under its condition; they may be of several buckets. */
+  async write(topic: string, writes: readonly MessageWrite[]): Promise<readonly MessageResult[]> {
+    const buckets = this.#store.meta.messageBuckets;
+    const byBucket = new Map<number, number[]>();
+    for (const [index, write] of writes.entries()) {
+      const bucket = bucketOf(write.row.key, buckets);
+      const list = byBucket.get(bucket);
+      if (list === undefined) byBucket.set(bucket, [index]);
+      else list.push(index);
+    }
+    const results = new Array<MessageResult>(writes.length);
+    await Promise.all(
+      [...byBucket].map(async ([bucket, indexes]) => {
+        for (let at = 0; at < indexes.length; at += ROWS_PER_BATCH) {
+          const some = indexes.slice(at, at + ROWS_PER_BATCH);
+          const answers = await this.#group(topic, bucket).submit(some.map((index) => writes[index]!));
+          for (const [nth, index] of some.entries()) results[index] = answers[nth]!;
+        }
+      }),
+    );
+    return results;
+  }
+
+  #group(topic: string, bucket: number): GroupCommit<MessageWrite, MessageResult> {
+    const key = `${bucket}/${topic}`;
+    let group = this.#groups.get(key);
+    if (group === undefined) {
+      group = new GroupCommit((writes) => this.#writeBatch(topic, bucket, writes), ROWS_PER_BATCH);
+      this.#groups.set(key, group);
+      if (this.#groups.size % 256 === 0) {
+        for (const [name, other] of this.#groups) if (other !== group && other.idle) this.#groups.delete(name);
+      }
+    }
+    return group;
+  }
+
+  async #writeBatch(topic: string, bucket: number, writes: readonly MessageWrite[]): Promise<readonly MessageResult[]> {
+    const results = new Map<MessageWrite, MessageResult>();
+    let waiting = [...writes];
+    while (waiting.length > 0) {
+      // Two writes of one key in a batch would mix: the later one waits.
+      const keys = new Set<string>();
+      const batch = waiting.filter((write) => !keys.has(write.row.key) && keys.add(write.row.key));
+      const later = batch.length === waiting.length ? [] : waiting.filter((write) => !batch.includes(write));
+      const outcome = await writeMessagesDefinitely(this.#store, this.#env, topic, bucket, batch, this.#env.now());
+      if (outcome.kind === 'applied') {
+        for (const write of batch) results.set(write, null);
+        waiting = later;
+        continue;
+      }
+      const rows = new Map(outcome.rows.map((row) => [row.key, row]));
+      const again: MessageWrite[] = [];
+      for (const write of batch) {
+        const row = rows.get(write.row.key) ?? null;
+        if (meetsMessage(row, write.expect)) again.push(write);
+        else results.set(write, row ?? 'absent');
+      }
+      waiting = [...again, ...later];
+    }
+    return writes.map((write) => results.get(write)!);
+  }
+
+  /**
+   * Settles the rows of tasks that ended (dead letters included): only from now on does the dedup window count. A row
+   * that is missing is inserted as settled, so that no writer that was paused inserts it as live; one that another
+   * task owns by now stays.
+   */
+  async settle(
+    topic: string,
+    settings: TopicSettings,
+    ended: readonly {
+      readonly task: Known;
+      readonly place: Place;
+      readonly status: MessageStatus;
+      readonly at: number;
+    }[],
+  ): Promise<void> {
+    const settles = ended.flatMap(({ task, place, status, at }) => {
+      const key = messageKey(task);
+      if (key === null) return [];
+      const row: MessageRow = { ...liveRow(key, task, place), status, settledAt: at };
+      return [
+        { expect: { uid: task.uid, statusIn: ['live', 'dead'] }, row, ttlMs: ttlMs(row, settings) } as MessageWrite,
+      ];
+    });
+    if (settles.length === 0) return;
+    const results = await this.write(topic, settles);
+    const inserts = settles.flatMap((write, index) =>
+      results[index] === 'absent' && isWithin(write, this.#env.now())
+        ? [{ ...write, expect: { absent: true } } as MessageWrite]
+        : [],
+    );
+    if (inserts.length > 0) await this.write(topic, inserts);
+  }
+
+  /** Lets the rows of tasks that moved say where they are now. */
+  async relocate(topic: string, moved: readonly { readonly task: Known; readonly place: Place }[]): Promise<void> {
+    const writes = moved.flatMap(({ task, place }): readonly MessageWrite[] => {
+      const key = messageKey(task);
+      if (key === null) return [];
+      const row = liveRow(key, task, place);
+      return [{ expect: { uid: task.uid, statusIn: ['live'], hopsBelow: task.hops }, row, ttlMs: null }];
+    });
+    if (writes.length === 0) return;
+    const results = await this.write(topic, writes);
+    const inserts = writes.flatMap((write, index): readonly MessageWrite[] =>
+      results[index] === 'absent' ? [{ ...write, expect: { absent: true } }] : [],
+    );
+    if (inserts.length > 0) await this.write(topic, inserts);
+  }
+}
+
+/** The row of a task that is not settled. */
+export function liveRow(key: string, task: Known, place: Place): MessageRow {
+  return {
+    key,
+    uid: task.uid,
+    place,
+    hops: task.hops,
+    status: 'live',
+    enqueuedAt: task.enqueuedAt,
+    settledAt: null,
+  };
+}
+
+/** How long a settled row stays: as long as its task can be looked at, and its id is remembered. */
+function ttlMs(row: MessageRow, settings: TopicSettings): number | null {
+  const kept = row.status === 'dead' ? settings.deadRetentionMs : settings.retentionMs;
+  if (row.key.startsWith('u')) return kept;
+  return settings.dedupWindowMs === null ? null : Math.max(kept, settings.dedupWindowMs);
+}
+
+const isWithin = (write: MessageWrite, now: number): boolean =>
+  write.ttlMs === null || write.row.settledAt! + write.ttlMs > now;
+
+/** Whether a row keeps others from using its message id. */
+export function ownsMessageId(row: MessageRow, settings: TopicSettings, now: number): boolean {
+  if (row.status === 'live' || settings.dedupWindowMs === null) return true;
+  return row.settledAt! + settings.dedupWindowMs > now;
+}
+
+/** The user's topic that an entry belongs to, wherever it stands. */
+export const topicOf = (place: { readonly topic: string }, entry: { readonly target: string | null }): string =>
+  isSlotTopic(place.topic) ? entry.target! : place.topic;

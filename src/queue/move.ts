@@ -1,0 +1,216 @@
+import { type Entry, type EntryHead, FIRST_VERSION, type LogAddress, type Place } from '../core/entry.ts';
+import { isSlotTopic, segmentOf } from '../core/log.ts';
+import {
+  commitPatch,
+  type MoveChanges,
+  nextMoveStep,
+  type PendingMove,
+  pendingEntry,
+  verdictPatch,
+} from '../core/move.ts';
+import type { Store } from '../store/store.ts';
+import type { Engine } from './engine.ts';
+import type { ChangeResult, Log } from './log.ts';
+import { type Known, topicOf } from './messages.ts';
+import { placeIn, type Topic } from './topics.ts';
+
+/** A pending entry to be carried to an end. */
+export type Pending = PendingMove & Known & Pick<EntryHead, 'target' | 'reason'>;
+
+/** Carries out moves: see core/move.ts for the protocol and for who may stop where. */
+export class Mover {
+  readonly #engine: Engine;
+
+  constructor(engine: Engine) {
+    this.#engine = engine;
+  }
+
+  /**
+   * Moves entries of one log to another.
+   *
+   * @param origins as read; each is moved only if nobody has changed it since
+   * @param changes what differs at the destination
+   * @returns the new place of each, null where the origin had changed
+   */
+  async move(
+    from: Log,
+    origins: readonly Entry[],
+    to: LogAddress,
+    changes: (origin: Entry) => MoveChanges,
+  ): Promise<readonly (Place | null)[]> {
+    const { book, activity } = this.#engine;
+    const dest = await book.log(to);
+    const entries = origins.map((origin) => pendingEntry(origin, placeIn(from.address, origin.id), changes(origin)));
+    const [ids] = await Promise.all([dest.append(entries), activity.ensure(dest)]);
+    const pendings = entries.map((entry, index): Pending => {
+      const place = placeIn(to, ids[index]!);
+      return { ...entry, place, origin: entry.origin!, originVersion: entry.originVersion! };
+    });
+    const verdicts = await this.#settle(from, dest, pendings);
+    return verdicts.map((ready, index) => (ready ? pendings[index]!.place : null));
+  }
+
+  /**
+   * Carries pending entries of one log, met by whoever, to an end.
+   * @returns for each whether it is ready now (false: void, or final by somebody else)
+   */
+  async resolve(dest: Log, pendings: readonly Pending[]): Promise<readonly boolean[]> {
+    const results = new Map<Pending, boolean>();
+    for (const [, group] of groupByOrigin(pendings)) {
+      const from = await this.#engine.book.log(group[0]!.origin);
+      const verdicts = await this.#settle(from, dest, group);
+      for (const [index, pending] of group.entries()) results.set(pending, verdicts[index]!);
+    }
+    return pendings.map((pending) => results.get(pending)!);
+  }
+
+  /** Steps 2 and 3: commit on the origins where that may still be done, then mark by what they say. */
+  async #settle(from: Log, dest: Log, pendings: readonly Pending[]): Promise<readonly boolean[]> {
+    const { env, book } = this.#engine;
+    const size = this.#engine.store.meta.segmentSize;
+    const at = env.now();
+    const committed = await Promise.all(
+      groupBySegment(pendings, (pending) => pending.origin.id, size).map(async (group) => {
+        const results = await from.change(
+          group.map((pending) => ({
+            id: pending.origin.id,
+            expect: { uid: pending.uid, version: pending.originVersion },
+            set: commitPatch(pending.place, at, pending.reason),
+          })),
+        );
+        return group.map((pending, index) => [pending, results[index]!] as const);
+      }),
+    );
+    const steps = new Map<Pending, 'mark-ready' | 'mark-void'>();
+    for (const [pending, result] of committed.flat()) steps.set(pending, verdict(pending, result));
+    for (const [pending, step] of steps) if (step === 'mark-ready') this.#left(from, dest, pending);
+
+    const readied = new Set<Pending>();
+    await Promise.all(
+      groupBySegment(pendings, (pending) => pending.place.id, size).map(async (group) => {
+        const results = await dest.change(
+          group.map((pending) => ({
+            id: pending.place.id,
+            expect: { uid: pending.uid, version: FIRST_VERSION },
+            set: verdictPatch(steps.get(pending)!, at),
+          })),
+        );
+        for (const [index, pending] of group.entries()) {
+          if (results[index]!.applied && steps.get(pending) === 'mark-ready') readied.add(pending);
+        }
+      }),
+    );
+    const ready = pendings.filter((pending) => steps.get(pending) === 'mark-ready');
+    if (ready.length > 0) {
+      const topic = await book.topic(topicOf(dest.address, ready[0]!));
+      await this.#updateRows(topic, dest, ready, at);
+      // The origins are passed only now: their destination is ready, and the rows know where it is.
+      for (const pending of ready) from.settled(pending.origin.id);
+      this.#engine.signals.due(from, at);
+      this.#arrived(topic, dest, readied.size);
+      this.#engine.signals.changed(topic);
+    }
+    return pendings.map((pending) => steps.get(pending) === 'mark-ready');
+  }
+
+  /** Dead letters are settled as far as dedup goes; all others are live, and elsewhere. */
+  async #updateRows(topic: Topic, dest: Log, moved: readonly (Known & { readonly place: Place })[], at: number) {
+    if (dest.isDead) {
+      const ended = moved.map((task) => ({ task, place: task.place, status: 'dead' as const, at }));
+      await this.#engine.messages.settle(topic.name, topic.settings, ended);
+    } else {
+      await this.#engine.messages.relocate(
+        topic.name,
+        moved.map((task) => ({ task, place: task.place })),
+      );
+    }
+  }
+
+  /** The origin is final now: it no longer counts as in flight, ready or delayed. */
+  #left(from: Log, dest: Log, pending: Pending): void {
+    const { book, signals, env } = this.#engine;
+    const topic = book.peek(topicOf(dest.address, pending));
+    if (topic === undefined) return;
+    if (isSlotTopic(from.address.topic)) {
+      topic.delayed = Math.max(0, topic.delayed - 1);
+      return;
+    }
+    const open = from.open.get(pending.origin.id);
+    if (open?.leased) {
+      topic.limits = { ...topic.limits, inFlight: topic.limits.inFlight - 1, lastSettledAt: env.now() };
+      from.open.set(pending.origin.id, { ...open, leased: false, until: 0 });
+      signals.ready(topic);
+    } else if (open === undefined && (from.isDead || pending.origin.id >= from.scan)) {
+      from.ready = Math.max(0, from.ready - 1);
+    }
+  }
+
+  #arrived(topic: Topic, dest: Log, count: number): void {
+    const { signals, env } = this.#engine;
+    if (isSlotTopic(dest.address.topic)) {
+      topic.delayed += count;
+      signals.delayed(dest);
+      return;
+    }
+    dest.ready += count;
+    if (dest.isDead) signals.due(dest, env.now());
+    else signals.ready(topic);
+  }
+
+  /** Makes sure that the destination of a moved entry is ready, and that its row says where it is; then it may be passed. */
+  async ensureArrived(moved: EntryHead): Promise<void> {
+    const place = moved.dest!;
+    const dest = await this.#engine.book.log(place);
+    const head = await readHead(this.#engine.store, place);
+    if (head === null || head.uid !== moved.uid) return;
+    if (head.status === 'pending') {
+      await this.resolve(dest, [asPending(dest, head)]);
+      return;
+    }
+    const topic = await this.#engine.book.topic(topicOf(place, head));
+    await this.#updateRows(topic, dest, [{ ...head, place }], head.placedAt);
+  }
+}
+
+/** The entry at a place as it stands, writes under way settled; null: there is none. */
+export async function readHead(store: Store, place: Place): Promise<EntryHead | null> {
+  const heads = await store.readHeads({ log: place, from: place.id, to: place.id + 1, limit: 1, serial: true });
+  return heads[0] ?? null;
+}
+
+/** A pending entry as it was read. */
+export const asPending = (log: Log, head: EntryHead): Pending => ({
+  ...head,
+  place: placeIn(log.address, head.id),
+  origin: head.origin!,
+  originVersion: head.originVersion!,
+});
+
+function verdict(pending: Pending, result: ChangeResult): 'mark-ready' | 'mark-void' {
+  if (result.applied) return 'mark-ready';
+  const step = nextMoveStep(pending, result.row);
+  // The commit was refused, so its condition was not met; versions only grow, so it never will be.
+  return step === 'commit' ? 'mark-void' : step;
+}
+
+export function groupBySegment<T>(items: readonly T[], idOf: (item: T) => number, size: number): T[][] {
+  const groups = new Map<number, T[]>();
+  for (const item of items) {
+    const segment = segmentOf(idOf(item), size);
+    const group = groups.get(segment);
+    if (group === undefined) groups.set(segment, [item]);
+    else group.push(item);
+  }
+  return [...groups.values()];
+}
+
+function groupByOrigin(pendings: readonly Pending[]): Map<string, Pending[]> {
+  const groups = new Map<string, Pending[]>();
+  for (const pending of pendings) {
+    const key = `${pending.origin.tier}/${pending.origin.topic}`;
+    const group = groups.get(key);
+    if (group === undefined) groups.set(key, [pending]);
+    else group.push(pending);
+  }
+  return groups;
+}

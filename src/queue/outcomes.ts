@@ -1,0 +1,123 @@
+/**
+ * Unknown outcomes. A conditional write that timed out may have been applied, may still be, or never will: the
+ * identical statement is repeated until the store answers it one way or the other, and then the rows tell whose
+ * write stands there. Only past the deadline does the caller learn that the outcome is unknown.
+ */
+import type { EntryChange, EntryCondition, EntryHead } from '../core/entry.ts';
+import { samePlace } from '../core/entry.ts';
+import { QueueError } from '../core/errors.ts';
+import type { MessageCondition, MessageRow, MessageWrite } from '../core/message.ts';
+import type { Append, ChangeOutcome, MessageOutcome, Outcome, SegmentChange, Store } from '../store/store.ts';
+import type { Environment } from './environment.ts';
+
+/** How long an outcome may stay unknown, in milliseconds. */
+const DEADLINE_MS = 15_000;
+const PAUSE_MS = { first: 5, most: 500 } as const;
+
+type Definite<T extends { readonly kind: string }> = Exclude<T, { readonly kind: 'unknown' }>;
+
+/** Repeats a call until it is answered definitely; `doubted` tells whether an earlier try may have been applied. */
+async function untilDefinite<T extends { readonly kind: string }>(
+  env: Environment,
+  call: () => Promise<T>,
+): Promise<{ readonly outcome: Definite<T>; readonly doubted: boolean }> {
+  let outcome = await call();
+  if (outcome.kind !== 'unknown') return { outcome: outcome as Definite<T>, doubted: false };
+  const deadline = env.now() + DEADLINE_MS;
+  for (let pause: number = PAUSE_MS.first; ; pause = Math.min(pause * 2, PAUSE_MS.most)) {
+    if (env.now() >= deadline) throw new QueueError('outcome-unknown');
+    await new Promise<void>((resolve) => env.timer(pause, resolve));
+    outcome = await call();
+    if (outcome.kind !== 'unknown') return { outcome: outcome as Definite<T>, doubted: true };
+  }
+}
+
+/** Appends; a conflict after doubt is an append of ours if our entries stand there. */
+export async function appendDefinitely(
+  store: Store,
+  env: Environment,
+  append: Append,
+): Promise<'applied' | 'conflict'> {
+  const { outcome, doubted } = await untilDefinite(env, () => store.append(append));
+  if (outcome.kind === 'applied' || !doubted) return outcome.kind;
+  const first = append.entries[0];
+  if (first === undefined) return 'conflict';
+  const rows = await store.readHeads({
+    log: append.log,
+    from: append.firstId,
+    to: append.firstId + append.entries.length,
+    limit: 1,
+    serial: true,
+  });
+  const row = rows[0];
+  // The uid alone would not tell this append from an earlier entry of the same task.
+  return row?.id === append.firstId && row.uid === first.uid && row.hops === first.hops ? 'applied' : 'conflict';
+}
+
+/** Changes entries; a conflict after doubt was ours if every row looks as it was to be set. */
+export async function changeDefinitely(
+  store: Store,
+  env: Environment,
+  change: SegmentChange,
+): Promise<Definite<ChangeOutcome>> {
+  const { outcome, doubted } = await untilDefinite(env, () => store.change(change));
+  if (outcome.kind === 'applied' || !doubted) return outcome;
+  const rows = new Map(outcome.rows.map((row) => [row.id, row]));
+  const landed = change.changes.every((one) => {
+    const row = rows.get(one.id);
+    return row !== undefined && isSet(row, one);
+  });
+  return landed && (change.changes.length > 0 || scanLanded(change, outcome)) ? { kind: 'applied' } : outcome;
+}
+
+const scanLanded = (
+  change: SegmentChange,
+  outcome: { readonly header: { scan: number; term: number } | null },
+): boolean =>
+  change.scan !== undefined && outcome.header?.scan === change.scan.to && outcome.header.term === change.scan.term;
+
+function isSet(row: EntryHead, change: EntryChange): boolean {
+  const { set } = change;
+  if (row.status !== set.status || row.version !== set.version || row.updatedAt !== set.updatedAt) return false;
+  if (set.leaseId !== undefined && row.leaseId !== set.leaseId) return false;
+  return !set.dest || samePlace(row.dest, set.dest);
+}
+
+/** Whether an entry meets the condition of a change. */
+export function meetsEntry(row: EntryHead, expect: EntryCondition): boolean {
+  return 'leaseId' in expect
+    ? row.status === 'leased' && row.leaseId === expect.leaseId
+    : row.uid === expect.uid && row.version === expect.version;
+}
+
+/** Writes message rows; a conflict after doubt was ours if every row stands as it was to be written. */
+export async function writeMessagesDefinitely(
+  store: Store,
+  env: Environment,
+  topic: string,
+  bucket: number,
+  writes: readonly MessageWrite[],
+  now: number,
+): Promise<Definite<MessageOutcome>> {
+  const { outcome, doubted } = await untilDefinite(env, () => store.writeMessages(topic, bucket, writes, now));
+  if (outcome.kind === 'applied' || !doubted) return outcome;
+  const rows = new Map(outcome.rows.map((row) => [row.key, row]));
+  const landed = writes.every(({ row }) => {
+    const found = rows.get(row.key);
+    return found?.uid === row.uid && found.status === row.status && found.hops === row.hops;
+  });
+  return landed ? { kind: 'applied' } : outcome;
+}
+
+/** Whether a message row (null: none) meets the condition of a write. */
+export function meetsMessage(row: MessageRow | null, expect: MessageCondition): boolean {
+  if ('absent' in expect) return row === null;
+  if (row === null || row.uid !== expect.uid) return false;
+  if (expect.statusIn !== undefined && !expect.statusIn.includes(row.status)) return false;
+  return expect.hopsBelow === undefined || row.hops < expect.hopsBelow;
+}
+
+/** For writes of one row that answer `applied` or `conflict` alone. */
+export async function definitely(env: Environment, call: () => Promise<Outcome>): Promise<'applied' | 'conflict'> {
+  return (await untilDefinite(env, call)).outcome.kind;
+}

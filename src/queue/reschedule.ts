@@ -1,0 +1,92 @@
+import type { Entry, LogAddress, Place } from '../core/entry.ts';
+import { invalid, QueueError } from '../core/errors.ts';
+import { DEAD_TIER, isSlotTopic, slotLog, slotOf } from '../core/log.ts';
+import { type MessageRow, shardOf } from '../core/message.ts';
+import { priorityFault, tierOf } from '../core/priority.ts';
+import type { Engine } from './engine.ts';
+import { type Located, type Locator, readByIds } from './locate.ts';
+import type { Mover } from './move.ts';
+import { sameLog, type Topic } from './topics.ts';
+import { type CheckedTask, checkDue } from './validate.ts';
+
+/** How often a change is tried again after the task changed under it. */
+const TRIES = 10;
+
+/** Changes tasks that wait: their priority, due time or payload. Each is a move. */
+export class Rescheduler {
+  readonly #engine: Engine;
+  readonly #mover: Mover;
+  readonly #locator: Locator;
+
+  constructor(engine: Engine, mover: Mover, locator: Locator) {
+    this.#engine = engine;
+    this.#mover = mover;
+    this.#locator = locator;
+  }
+
+  /** Gives a waiting task another payload and priority; null where it doesn't wait any more. */
+  async replace(topic: Topic, row: MessageRow, task: CheckedTask): Promise<Place | null> {
+    for (let tries = 0; tries < TRIES; tries++) {
+      const located = await this.#locator.follow(row.place, row.uid);
+      if (located?.head.status !== 'ready' || located.place.tier === DEAD_TIER) return null;
+      const entry = (await readByIds(this.#engine.store, located.place, [located.place.id])).get(located.place.id);
+      if (entry === undefined) return null;
+      const dueAt = task.dueAt ?? entry.dueAt;
+      const { payload, metadata, priority } = task;
+      const to = this.#destination(topic, priority, dueAt);
+      const place = await this.#move(topic, located, entry, to, { payload, metadata, priority, dueAt });
+      if (place !== null) return place;
+    }
+    throw new QueueError('busy', 'the task changes faster than it can be replaced');
+  }
+
+  /** @throws QueueError `task-not-found`, `task-settled`, `task-leased`, `invalid-input` */
+  async reschedule(
+    topic: Topic,
+    id: string,
+    change: { readonly priority?: number; readonly delayMs?: number; readonly runAt?: number },
+  ): Promise<void> {
+    if (change.priority === undefined && change.delayMs === undefined && change.runAt === undefined) {
+      throw invalid('', change, 'a change: priority, delayMs or runAt', '{"priority": 9}');
+    }
+    if (change.priority !== undefined) {
+      const fault = priorityFault(change.priority, topic.settings);
+      if (fault) throw invalid('/priority', change.priority, fault, '9');
+    }
+    const now = this.#engine.env.now();
+    const due = checkDue(change, now, '');
+    for (let tries = 0; tries < TRIES; tries++) {
+      const located = await this.#locator.find(topic.name, id);
+      if (located.head.status === 'leased') throw new QueueError('task-leased');
+      if (located.head.status !== 'ready' || located.place.tier === DEAD_TIER) throw new QueueError('task-settled');
+      const entry = (await readByIds(this.#engine.store, located.place, [located.place.id])).get(located.place.id);
+      if (entry === undefined) continue;
+      const dueAt = due === null ? entry.dueAt : due > now ? due : null;
+      const priority = change.priority ?? entry.priority;
+      const to = this.#destination(topic, priority, dueAt);
+      const unchanged = sameLog(to, located.place) && priority === entry.priority && dueAt === entry.dueAt;
+      if (unchanged || (await this.#move(topic, located, entry, to, { priority, dueAt })) !== null) return;
+    }
+    throw new QueueError('busy', 'the task changes faster than it can be rescheduled');
+  }
+
+  #destination(topic: Topic, priority: number, dueAt: number | null): LogAddress {
+    if (dueAt === null) return { topic: topic.name, tier: tierOf(priority, topic.settings, topic.turn++) };
+    const { shards, slotMs } = this.#engine.store.meta;
+    return slotLog(shardOf(topic.name, shards), slotOf(dueAt, slotMs));
+  }
+
+  async #move(
+    topic: Topic,
+    located: Located,
+    entry: Entry,
+    to: LogAddress,
+    changes: Partial<Pick<Entry, 'payload' | 'metadata' | 'priority' | 'dueAt'>>,
+  ): Promise<Place | null> {
+    const target = isSlotTopic(to.topic) ? topic.name : null;
+    const from = await this.#engine.book.log(located.place);
+    const placedAt = this.#engine.env.now();
+    const [place] = await this.#mover.move(from, [entry], to, () => ({ ...changes, target, placedAt }));
+    return place ?? null;
+  }
+}

@@ -1,0 +1,467 @@
+import { backoffMs } from '../core/backoff.ts';
+import { DELAY_MS, LEASE_MS, PROGRESS_BYTES, RESULT_BYTES, SETTLE_ITEMS } from '../core/bounds.ts';
+import { isPurged } from '../core/claim.ts';
+import {
+  type Entry,
+  type EntryChange,
+  type EntryHead,
+  type EntryPatch,
+  FINAL_VERSION,
+  type LogAddress,
+} from '../core/entry.ts';
+import { ERROR_CODES, type ErrorCode, invalid, QueueError } from '../core/errors.ts';
+import { type AttemptOutcome, withAttempt } from '../core/history.ts';
+import { parseLeaseToken } from '../core/lease-token.ts';
+import { DEAD_TIER, isSlotTopic, segmentOf, slotLog, slotOf } from '../core/log.ts';
+import { shardOf } from '../core/message.ts';
+import { topicNameFault } from '../core/names.ts';
+import { failedAttempt } from '../core/scan.ts';
+import type { SettleItem, SettleRequest, SettleResult } from './api.ts';
+import type { Engine } from './engine.ts';
+import { readByIds, readHeadsByIds } from './locate.ts';
+import type { ChangeResult, Log, OpenEntry } from './log.ts';
+import type { Known } from './messages.ts';
+import type { Mover } from './move.ts';
+import { placeIn, type Topic } from './topics.ts';
+import { checkCount, checkReason, encodeJson, integer, optionalInteger } from './validate.ts';
+
+const KINDS = ['ack', 'nack', 'extend', 'progress', 'release'] as const;
+type Kind = (typeof KINDS)[number];
+/** How often an extension is tried again after another change of the same lease. */
+const TRIES = 10;
+
+/** One item of a call, whose token could be read. */
+interface Item<T> {
+  readonly index: number;
+  readonly token: string;
+  readonly leaseId: string;
+  readonly id: number;
+  readonly input: T;
+}
+interface Group<T> {
+  readonly log: Log;
+  readonly topic: Topic;
+  readonly items: readonly Item<T>[];
+}
+type Ack = NonNullable<SettleRequest['ack']>[number];
+type Nack = NonNullable<SettleRequest['nack']>[number];
+type Extend = NonNullable<SettleRequest['extend']>[number];
+type Progress = NonNullable<SettleRequest['progress']>[number];
+
+/** Where a delivery that ended goes. */
+interface Ending {
+  readonly to: LogAddress;
+  readonly attempt: number;
+  readonly dueAt: number | null;
+  readonly outcome: AttemptOutcome;
+  readonly reason: string | null;
+}
+
+/** Settles what was leased: only who shows the lease that an entry is under can (promise Q3). */
+export class Settler {
+  readonly #engine: Engine;
+  readonly #mover: Mover;
+
+  constructor(engine: Engine, mover: Mover) {
+    this.#engine = engine;
+    this.#mover = mover;
+  }
+
+  async settle(request: SettleRequest): Promise<SettleResult> {
+    checkShape(request);
+    const [ack, nack, extend, progress, release] = await Promise.all([
+      this.#each(request.ack, (group, results) => this.#ack(group, results)),
+      this.#each(request.nack, (group, results) => this.#nack(group, results)),
+      this.#each(request.extend, (group, results) => this.#extend(group, results)),
+      this.#each(request.progress, (group, results) => this.#progress(group, results)),
+      this.#each(request.release, (group, results) => this.#release(group, results)),
+    ]);
+    return { ack, nack, extend, progress, release };
+  }
+
+  /** Groups a list by log and segment, and has each group done. */
+  async #each<T extends { readonly leaseId: string }>(
+    list: readonly T[] | undefined,
+    act: (group: Group<T>, results: SettleItem[]) => Promise<void>,
+  ): Promise<readonly SettleItem[]> {
+    if (list === undefined || list.length === 0) return [];
+    const results = new Array<SettleItem>(list.length);
+    const groups = new Map<string, { readonly address: LogAddress; readonly items: Item<T>[] }>();
+    for (const [index, input] of list.entries()) {
+      const token = typeof input?.leaseId === 'string' ? parseLeaseToken(input.leaseId) : null;
+      if (token === null || topicNameFault(token.place.topic) !== null) {
+        results[index] = refused(String(input?.leaseId), 'lease-invalid');
+        continue;
+      }
+      const { leaseId, place } = token;
+      const key = `${segmentOf(place.id, this.#engine.store.meta.segmentSize)}/${place.tier}/${place.topic}`;
+      let group = groups.get(key);
+      if (group === undefined) {
+        group = { address: { topic: place.topic, tier: place.tier }, items: [] };
+        groups.set(key, group);
+      }
+      group.items.push({ index, token: input.leaseId, leaseId, id: place.id, input });
+    }
+    await Promise.all(
+      [...groups.values()].map(async ({ address, items }) => {
+        const { book } = this.#engine;
+        const log = book.peekLog(address) ?? (await book.log(address));
+        const topic = book.peek(address.topic) ?? (await book.topic(address.topic));
+        await act({ log, topic, items }, results);
+      }),
+    );
+    return results;
+  }
+
+  async #ack({ log, topic, items }: Group<Ack>, results: SettleItem[]): Promise<void> {
+    const now = this.#engine.env.now();
+    const plain = donePatch(null, now);
+    const accepted: Item<Ack>[] = [];
+    const changes: EntryChange[] = [];
+    for (const item of items) {
+      const { result } = item.input;
+      try {
+        const set = result === undefined ? plain : donePatch(encodeJson(result, '/result', RESULT_BYTES), now);
+        accepted.push(item);
+        changes.push({ id: item.id, expect: { leaseId: item.leaseId }, set });
+      } catch (error) {
+        if (!(error instanceof QueueError)) throw error;
+        results[item.index] = refused(
+          item.token,
+          error.code === 'payload-too-large' ? 'result-too-large' : error.code,
+          error.detail,
+        );
+      }
+    }
+    if (changes.length === 0) return;
+    const answers = await this.#change(log, changes);
+    const done: Item<Ack>[] = [];
+    for (const [at, item] of accepted.entries()) {
+      const answer = answers[at]!;
+      if (answer.applied) done.push(item);
+      // The lease id stays on the row: an ack that is repeated was good.
+      const good = answer.applied || (answer.row?.status === 'done' && answer.row.leaseId === item.leaseId);
+      results[item.index] = good ? { leaseId: item.token, ok: true } : refused(item.token, 'lease-lost');
+    }
+    this.#engine.counters.succeeded += done.length;
+    await this.#ended(log, topic, done, now);
+  }
+
+  /** Chunks keep a batch small; chunks of one segment go through its group commit together with others. */
+  async #change(log: Log, changes: readonly EntryChange[]): Promise<readonly ChangeResult[]> {
+    const size = 200;
+    if (changes.length <= size) return log.change(changes);
+    const parts: Promise<readonly ChangeResult[]>[] = [];
+    for (let at = 0; at < changes.length; at += size) parts.push(log.change(changes.slice(at, at + size)));
+    return (await Promise.all(parts)).flat();
+  }
+
+  /** What follows an ack: limits count it, the message rows say so, and the scanner may pass. */
+  async #ended(log: Log, topic: Topic, done: readonly Item<unknown>[], now: number): Promise<void> {
+    const { messages, signals } = this.#engine;
+    if (done.length === 0) return;
+    const ended: { readonly task: Known; readonly id: number }[] = [];
+    const unknown: number[] = [];
+    let leased = 0;
+    for (const { id } of done) {
+      const open = log.open.get(id);
+      if (open === undefined) {
+        unknown.push(id);
+        continue;
+      }
+      if (open.leased) leased++;
+      if (open.key === null) log.settled(id);
+      else {
+        log.open.set(id, { ...open, leased: false, until: 0 });
+        ended.push({ task: knownOf(open), id });
+      }
+      signals.settled(open.uid);
+    }
+    topic.limits = { ...topic.limits, inFlight: topic.limits.inFlight - leased, lastSettledAt: now };
+    if (unknown.length > 0) {
+      for (const head of (await readHeadsByIds(this.#engine.store, log.address, unknown)).values()) {
+        ended.push({ task: head, id: head.id });
+        signals.settled(head.uid);
+      }
+    }
+    if (topic.limited) signals.ready(topic);
+    signals.due(log, now);
+    signals.changed(topic);
+    if (ended.length === 0) return;
+    await messages.settle(
+      topic.name,
+      topic.settings,
+      ended.map(({ task, id }) => ({ task, place: placeIn(log.address, id), status: 'done', at: now })),
+    );
+    for (const { id } of ended) log.settled(id);
+    signals.due(log, now);
+  }
+
+  async #nack({ log, topic, items }: Group<Nack>, results: SettleItem[]): Promise<void> {
+    const checked = check(items, results, (input) => ({
+      delayMs: optionalInteger(input.delayMs, '/delayMs', 0, DELAY_MS.max),
+      reason: checkReason(input.reason, '/reason'),
+      dead: checkFlag(input.dead, '/dead'),
+    }));
+    await this.#giveBack(log, topic, items, results, (entry, item) => {
+      const input = checked.get(item);
+      if (input === undefined) return null;
+      const { reason } = input;
+      const now = this.#engine.env.now();
+      const failed = failedAttempt(entry, topic.settings, reason ?? '');
+      if (input.dead || failed.kind === 'bury') {
+        const to = { topic: topic.name, tier: DEAD_TIER };
+        return { to, attempt: failed.attempt, dueAt: null, outcome: 'dead', reason };
+      }
+      const delayMs = input.delayMs ?? backoffMs(failed.attempt, topic.settings, this.#engine.env.random());
+      const dueAt = delayMs > 0 ? now + delayMs : null;
+      return { to: this.#waitingLog(log, topic, dueAt), attempt: failed.attempt, dueAt, outcome: 'nack', reason };
+    });
+  }
+
+  async #release({ log, topic, items }: Group<{ readonly leaseId: string }>, results: SettleItem[]): Promise<void> {
+    await this.#giveBack(log, topic, items, results, (entry) => ({
+      to: log.address,
+      attempt: entry.attempt,
+      dueAt: null,
+      outcome: 'released',
+      reason: null,
+    }));
+  }
+
+  #waitingLog(log: Log, topic: Topic, dueAt: number | null): LogAddress {
+    if (dueAt === null) return log.address;
+    const { shards, slotMs } = this.#engine.store.meta;
+    return slotLog(shardOf(topic.name, shards), slotOf(dueAt, slotMs));
+  }
+
+  /** Moves leased entries on; `decide` says where each goes, or null where its item was refused already. */
+  async #giveBack<T>(
+    log: Log,
+    topic: Topic,
+    items: readonly Item<T>[],
+    results: SettleItem[],
+    decide: (entry: Entry, item: Item<T>) => Ending | null,
+  ): Promise<void> {
+    const entries = await readByIds(
+      this.#engine.store,
+      log.address,
+      items.map((item) => item.id),
+    );
+    const groups = new Map<string, { readonly entries: Entry[]; readonly items: Item<T>[]; readonly to: LogAddress }>();
+    const endings = new Map<Entry, Ending>();
+    const purged: Item<T>[] = [];
+    for (const item of items) {
+      if (results[item.index] !== undefined) continue;
+      const entry = entries.get(item.id);
+      if (entry?.status !== 'leased' || entry.leaseId !== item.leaseId || endings.has(entry)) {
+        const repeated = entry?.status === 'moved' && entry.leaseId === item.leaseId;
+        results[item.index] = repeated ? { leaseId: item.token, ok: true } : refused(item.token, 'lease-lost');
+        continue;
+      }
+      const ending = decide(entry, item);
+      if (ending === null) continue;
+      if (isPurged(entry, topic.settings.purgedAt)) {
+        purged.push(item);
+        continue;
+      }
+      endings.set(entry, ending);
+      const key = `${ending.to.tier}/${ending.to.topic}`;
+      const group = groups.get(key);
+      if (group === undefined) groups.set(key, { entries: [entry], items: [item], to: ending.to });
+      else {
+        group.entries.push(entry);
+        group.items.push(item);
+      }
+    }
+    await Promise.all([
+      this.#cancelPurged(log, topic, purged, entries, results),
+      ...[...groups.values()].map(async (group) => {
+        const places = await this.#mover.move(log, group.entries, group.to, (entry) =>
+          this.#moveChanges(topic, entry, endings.get(entry)!),
+        );
+        for (const [at, item] of group.items.entries()) {
+          const ok = places[at] !== null;
+          results[item.index] = ok ? { leaseId: item.token, ok: true } : refused(item.token, 'lease-lost');
+          if (ok) this.#count(endings.get(group.entries[at]!)!, group.entries[at]!.uid);
+        }
+      }),
+    ]);
+  }
+
+  #moveChanges(topic: Topic, entry: Entry, { to, attempt, dueAt, outcome, reason }: Ending) {
+    const at = this.#engine.env.now();
+    return {
+      placedAt: at,
+      attempt,
+      dueAt,
+      target: isSlotTopic(to.topic) ? topic.name : null,
+      history: withAttempt(entry.history, entry, { at, outcome, reason }),
+      reason,
+    };
+  }
+
+  #count(ending: Ending, uid: string): void {
+    const { counters, signals } = this.#engine;
+    if (ending.outcome === 'released') return;
+    counters.failed++;
+    if (ending.outcome !== 'dead') return;
+    counters.deadLettered++;
+    signals.settled(uid);
+  }
+
+  /** The topic was purged meanwhile: what was leased then is not tried again. */
+  async #cancelPurged<T>(
+    log: Log,
+    topic: Topic,
+    items: readonly Item<T>[],
+    entries: ReadonlyMap<number, Entry>,
+    results: SettleItem[],
+  ): Promise<void> {
+    if (items.length === 0) return;
+    const at = this.#engine.env.now();
+    const set: EntryPatch = { status: 'cancelled', version: FINAL_VERSION, updatedAt: at, reason: 'purged' };
+    const answers = await this.#change(
+      log,
+      items.map(({ id, leaseId }) => ({ id, expect: { leaseId }, set })),
+    );
+    const done = items.filter((item, nth) => {
+      const ok = answers[nth]!.applied;
+      results[item.index] = ok ? { leaseId: item.token, ok: true } : refused(item.token, 'lease-lost');
+      return ok;
+    });
+    await this.#engine.messages.settle(
+      topic.name,
+      topic.settings,
+      done.map(({ id }) => ({ task: entries.get(id)!, place: placeIn(log.address, id), status: 'cancelled', at })),
+    );
+    for (const { id } of done) {
+      const open = log.open.get(id);
+      if (open?.leased) topic.limits = { ...topic.limits, inFlight: topic.limits.inFlight - 1, lastSettledAt: at };
+      log.settled(id);
+      this.#engine.signals.settled(entries.get(id)!.uid);
+    }
+    this.#engine.signals.due(log, at);
+    this.#engine.signals.changed(topic);
+  }
+
+  async #extend({ log, topic, items }: Group<Extend>, results: SettleItem[]): Promise<void> {
+    const checked = check(items, results, (input) => integer(input.leaseMs, '/leaseMs', LEASE_MS.min, LEASE_MS.max));
+    await this.#whileLeased(log, items, results, (head, item) => {
+      const now = this.#engine.env.now();
+      const { maxRunMs } = topic.settings;
+      const last = maxRunMs === null ? Number.POSITIVE_INFINITY : head.leasedAt! + maxRunMs;
+      if (last <= now) return 'run-limit';
+      return { leaseUntil: Math.min(now + checked.get(item)!, last) };
+    });
+  }
+
+  async #progress({ log, items }: Group<Progress>, results: SettleItem[]): Promise<void> {
+    const checked = check(items, results, (input) => encodeJson(input.position, '/position', PROGRESS_BYTES));
+    await this.#whileLeased(log, items, results, (_head, item) => ({ progress: checked.get(item)! }));
+  }
+
+  /** Changes entries under their lease, on the version read: a late change cannot undo a later one. */
+  async #whileLeased<T>(
+    log: Log,
+    items: readonly Item<T>[],
+    results: SettleItem[],
+    decide: (head: EntryHead, item: Item<T>) => Partial<EntryPatch> | ErrorCode,
+  ): Promise<void> {
+    let waiting = items.filter((item) => results[item.index] === undefined);
+    for (let tries = 0; waiting.length > 0 && tries < TRIES; tries++) {
+      const heads = await readHeadsByIds(
+        this.#engine.store,
+        log.address,
+        waiting.map((item) => item.id),
+      );
+      const asked: Item<T>[] = [];
+      const changes: EntryChange[] = [];
+      for (const item of waiting) {
+        const head = heads.get(item.id);
+        if (head?.status !== 'leased' || head.leaseId !== item.leaseId) {
+          results[item.index] = refused(item.token, 'lease-lost');
+          continue;
+        }
+        const patch = decide(head, item);
+        if (typeof patch === 'string') {
+          results[item.index] = refused(item.token, patch);
+          continue;
+        }
+        asked.push(item);
+        const set: EntryPatch = {
+          status: 'leased',
+          version: head.version + 1,
+          updatedAt: this.#engine.env.now(),
+          ...patch,
+        };
+        changes.push({ id: item.id, expect: { uid: head.uid, version: head.version }, set });
+      }
+      if (changes.length === 0) return;
+      const answers = await this.#change(log, changes);
+      waiting = asked.filter((item, nth) => {
+        if (!answers[nth]!.applied) return true;
+        const leaseUntil = changes[nth]!.set.leaseUntil ?? heads.get(item.id)!.leaseUntil!;
+        const open = log.open.get(item.id);
+        if (open !== undefined) open.until = leaseUntil;
+        this.#engine.signals.due(log, leaseUntil);
+        results[item.index] = { leaseId: item.token, ok: true, leaseUntil };
+        return false;
+      });
+    }
+    for (const item of waiting) results[item.index] = refused(item.token, 'busy');
+  }
+}
+
+const donePatch = (result: string | null, now: number): EntryPatch => ({
+  status: 'done',
+  version: FINAL_VERSION,
+  updatedAt: now,
+  result,
+});
+
+export const knownOf = (open: OpenEntry): Known => ({
+  uid: open.uid,
+  messageId: open.key?.startsWith('m') ? open.key.slice(1) : null,
+  hops: open.hops,
+  enqueuedAt: open.enqueuedAt,
+});
+
+const refused = (leaseId: string, code: ErrorCode, detail: string = ERROR_CODES[code]): SettleItem => ({
+  leaseId,
+  ok: false,
+  code,
+  detail,
+});
+
+/** Checks each item's input; one that breaks a rule is refused, the others go on. */
+function check<T, C>(items: readonly Item<T>[], results: SettleItem[], read: (input: T) => C): ReadonlyMap<Item<T>, C> {
+  const checked = new Map<Item<T>, C>();
+  for (const item of items) {
+    try {
+      checked.set(item, read(item.input));
+    } catch (error) {
+      if (!(error instanceof QueueError)) throw error;
+      results[item.index] = refused(item.token, error.code, error.detail);
+    }
+  }
+  return checked;
+}
+
+function checkFlag(value: unknown, path: string): boolean {
+  if (value === undefined || typeof value === 'boolean') return value ?? false;
+  throw invalid(path, value, 'true or false', 'true');
+}
+
+function checkShape(request: SettleRequest): void {
+  if (typeof request !== 'object' || request === null) throw invalid('', request, 'an object of lists', '{"ack": []}');
+  let items = 0;
+  for (const kind of KINDS) {
+    const list = request[kind as Kind];
+    if (list === undefined) continue;
+    checkCount(list, `/${kind}`, SETTLE_ITEMS);
+    items += list.length;
+  }
+  if (items > SETTLE_ITEMS)
+    throw invalid('', `${items} items`, `at most ${SETTLE_ITEMS} items in all`, 'several calls');
+}

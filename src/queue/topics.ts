@@ -1,0 +1,200 @@
+import { TIERS } from '../core/bounds.ts';
+import type { LogAddress, Place } from '../core/entry.ts';
+import { type Gate, gateOf, hasLimits, type LimitState } from '../core/limits.ts';
+import { DEAD_TIER, EMPTY_CHECKPOINT, entriesEnd, isSlotTopic, logKey, segmentOf, segmentStart } from '../core/log.ts';
+import { parseSettings, type TopicSettings } from '../core/settings.ts';
+import type { Store } from '../store/store.ts';
+import type { Environment } from './environment.ts';
+import { Log } from './log.ts';
+
+/** A topic as known here: its settings, its logs that are active, and what its limits remember. */
+export class Topic {
+  readonly name: string;
+  settings: TopicSettings;
+  /** The version of its settings row; null: it has none. */
+  version: number | null;
+  /** Active logs by tier. */
+  readonly logs = new Map<number, Log>();
+  /** Tasks that wait in time slots. */
+  delayed = 0;
+  limits: LimitState;
+  /** When it was last served, counted in leases: who waits longest is next. */
+  servedNth = 0;
+  /** A claim is under way that its limits have to be counted for. */
+  claiming = false;
+  /** Deals tasks out over buckets, and leases over them in turn. */
+  turn = 0;
+
+  constructor(name: string, settings: TopicSettings, version: number | null, now: number) {
+    this.name = name;
+    this.settings = settings;
+    this.version = version;
+    // A cooldown counts from now at the latest, and the rate's bucket starts empty: what went before isn't known.
+    this.limits = { inFlight: 0, lastLeaseAt: 0, lastSettledAt: now, tokens: 0, refilledAt: now };
+  }
+
+  get limited(): boolean {
+    return hasLimits(this.settings);
+  }
+
+  gate(now: number): Gate {
+    if (!this.limited) return { allowed: Number.POSITIVE_INFINITY, nextAt: null };
+    return this.claiming ? { allowed: 0, nextAt: null } : gateOf(this.limits, this.settings, now);
+  }
+
+  /** Ready entries that no claim under way will take, on tiers that leases serve. */
+  get available(): number {
+    let sum = 0;
+    for (const log of this.logs.values()) if (!log.isDead) sum += Math.max(0, log.ready - log.reserved);
+    return sum;
+  }
+
+  counts(): { ready: number; delayed: number; leased: number; dead: number } {
+    let ready = 0;
+    for (const log of this.logs.values()) if (!log.isDead) ready += log.ready;
+    return { ready, delayed: this.delayed, leased: this.limits.inFlight, dead: this.logs.get(DEAD_TIER)?.ready ?? 0 };
+  }
+
+  /** Nothing keeps it in memory. */
+  get isIdle(): boolean {
+    return this.delayed === 0 && this.logs.size === 0 && !this.claiming;
+  }
+}
+
+/** The topics and logs that are active here. A log is loaded when it is first needed, and forgotten when idle. */
+export class TopicBook {
+  readonly #store: Store;
+  readonly #env: Environment;
+  readonly #topics = new Map<string, Topic>();
+  readonly #loadingTopics = new Map<string, Promise<Topic>>();
+  readonly #loadingLogs = new Map<string, Promise<Log>>();
+  /** Logs of time slots. */
+  readonly #slots = new Map<string, Log>();
+  /** Called with each log as it becomes active: before anybody else sees it, and once it is seen. */
+  onLoad: (log: Log, topic: Topic | null) => Promise<void> = async () => {};
+  onLoaded: (log: Log, topic: Topic | null) => void = () => {};
+
+  constructor(store: Store, env: Environment) {
+    this.#store = store;
+    this.#env = env;
+  }
+
+  /** A topic that is in memory. */
+  peek(name: string): Topic | undefined {
+    return this.#topics.get(name);
+  }
+
+  all(): IterableIterator<Topic> {
+    return this.#topics.values();
+  }
+
+  get size(): number {
+    return this.#topics.size;
+  }
+
+  async topic(name: string): Promise<Topic> {
+    const known = this.#topics.get(name);
+    if (known !== undefined) return known;
+    let loading = this.#loadingTopics.get(name);
+    if (loading === undefined) {
+      loading = this.#loadTopic(name).finally(() => this.#loadingTopics.delete(name));
+      this.#loadingTopics.set(name, loading);
+    }
+    return loading;
+  }
+
+  async #loadTopic(name: string): Promise<Topic> {
+    const row = await this.#store.readTopic(name);
+    const topic = new Topic(name, parseSettings(row?.settings ?? null), row?.version ?? null, this.#env.now());
+    this.#topics.set(name, topic);
+    return topic;
+  }
+
+  peekLog(address: LogAddress): Log | undefined {
+    const log = isSlotTopic(address.topic)
+      ? this.#slots.get(logKey(address))
+      : this.#topics.get(address.topic)?.logs.get(address.tier);
+    if (log !== undefined) log.touchedAt = this.#env.now();
+    return log;
+  }
+
+  /** The log, loaded. */
+  async log(address: LogAddress): Promise<Log> {
+    const known = this.peekLog(address);
+    if (known !== undefined) return known;
+    const key = logKey(address);
+    let loading = this.#loadingLogs.get(key);
+    if (loading === undefined) {
+      loading = this.#loadLog(address, key).finally(() => this.#loadingLogs.delete(key));
+      this.#loadingLogs.set(key, loading);
+    }
+    return loading;
+  }
+
+  async #loadLog(address: LogAddress, key: string): Promise<Log> {
+    const slot = isSlotTopic(address.topic);
+    const topic = slot ? null : await this.topic(address.topic);
+    const log = new Log(address, this.#store, this.#env);
+    const checkpoint = (await this.#store.readCheckpoints(address.topic)).get(address.tier);
+    log.saved = checkpoint ?? EMPTY_CHECKPOINT;
+    log.completion = log.saved.completion;
+    log.trimmed = log.saved.trimmed;
+    log.scan = Math.max(log.saved.scan, log.completion);
+    await log.findTail(log.scan);
+    await log.enterScanSegment();
+    await countUnscanned(log, this.#store);
+    log.touchedAt = this.#env.now();
+    await this.onLoad(log, topic);
+    if (topic === null) this.#slots.set(key, log);
+    else topic.logs.set(address.tier, log);
+    this.onLoaded(log, topic);
+    return log;
+  }
+
+  /** Lets go of a log that is idle, and of its topic if that was the last; its rows stay. */
+  forget(log: Log): void {
+    if (isSlotTopic(log.address.topic)) {
+      this.#slots.delete(logKey(log.address));
+      return;
+    }
+    const topic = this.#topics.get(log.address.topic);
+    topic?.logs.delete(log.address.tier);
+    if (topic?.isIdle) this.#topics.delete(topic.name);
+  }
+
+  forgetTopic(topic: Topic): void {
+    if (topic.isIdle) this.#topics.delete(topic.name);
+  }
+
+  *logs(): Generator<Log> {
+    yield* this.#slots.values();
+    for (const topic of this.#topics.values()) yield* topic.logs.values();
+  }
+
+  /** The tiers in which something was ever put. */
+  async tiersOf(topic: string): Promise<readonly number[]> {
+    const tiers = new Set((await this.#store.readCheckpoints(topic)).keys());
+    for (const tier of this.#topics.get(topic)?.logs.keys() ?? []) tiers.add(tier);
+    return [...tiers].sort((a, b) => b - a);
+  }
+}
+
+/** Counts the entries between scan cursor and tail; ids behind the entries of a sealed segment are none. */
+async function countUnscanned(log: Log, store: Store): Promise<void> {
+  const size = store.meta.segmentSize;
+  const end = log.nextId;
+  log.unscanned = 0;
+  for (let segment = segmentOf(log.scan, size); segmentStart(segment, size) < end; segment++) {
+    const header = await store.readSegment(log.address, segment);
+    if (header === null) break;
+    log.unscanned += Math.max(0, entriesEnd(header) - Math.max(log.scan, segmentStart(segment, size)));
+  }
+  // Some of them may be final by now; what is not ready is taken off as it is met.
+  log.ready = log.unscanned;
+}
+
+/** Tiers that leases serve, highest first. */
+export const LEASED_TIERS: readonly number[] = Array.from({ length: TIERS }, (_, index) => TIERS - 1 - index);
+
+export const sameLog = (a: LogAddress, b: LogAddress): boolean => a.tier === b.tier && a.topic === b.topic;
+export const placeIn = (log: LogAddress, id: number): Place => ({ topic: log.topic, tier: log.tier, id });

@@ -1,0 +1,82 @@
+import type { Environment } from './environment.ts';
+import type { Topic } from './topics.ts';
+
+/** Those who wait for a task to be settled, or for a topic to be drained. */
+export class Waits {
+  readonly #env: Environment;
+  readonly #bySettlement = new Map<string, Set<() => void>>();
+  readonly #byDrain = new Map<Topic, Set<() => void>>();
+  #stopped = false;
+
+  constructor(env: Environment) {
+    this.#env = env;
+  }
+
+  settled(uid: string): void {
+    for (const wake of this.#bySettlement.get(uid) ?? []) wake();
+  }
+
+  changed(topic: Topic): void {
+    if (this.#byDrain.size === 0 || !isDrained(topic)) return;
+    for (const wake of this.#byDrain.get(topic) ?? []) wake();
+  }
+
+  /** Ends all waits; later ones end at once. */
+  stop(): void {
+    this.#stopped = true;
+    for (const waits of [this.#bySettlement, this.#byDrain]) {
+      for (const set of [...waits.values()]) for (const wake of [...set]) wake();
+    }
+  }
+
+  /** Waits until a task is settled, or the time is over. `isSettled` is asked once the wait is registered. */
+  async forSettlement(
+    uid: string,
+    timeoutMs: number,
+    signal: AbortSignal | undefined,
+    isSettled: () => Promise<boolean>,
+  ): Promise<void> {
+    const wait = this.#wait(this.#bySettlement, uid, timeoutMs, signal);
+    // It may have been settled between the look and the wait.
+    if (await isSettled()) wait.end();
+    await wait.over;
+  }
+
+  /** Whether nothing of the topic is ready, delayed or leased any more before the time is over (null: never over). */
+  async forDrain(topic: Topic, timeoutMs: number | null, signal: AbortSignal | undefined): Promise<boolean> {
+    if (!isDrained(topic)) await this.#wait(this.#byDrain, topic, timeoutMs, signal).over;
+    return isDrained(topic);
+  }
+
+  #wait<K>(
+    waits: Map<K, Set<() => void>>,
+    key: K,
+    timeoutMs: number | null,
+    signal: AbortSignal | undefined,
+  ): { readonly over: Promise<void>; readonly end: () => void } {
+    let end = (): void => {};
+    const over = new Promise<void>((resolve) => {
+      let cancel = (): void => {};
+      end = () => {
+        const set = waits.get(key);
+        set?.delete(end);
+        if (set?.size === 0) waits.delete(key);
+        cancel();
+        signal?.removeEventListener('abort', end);
+        resolve();
+      };
+      if (timeoutMs !== null) cancel = this.#env.timer(timeoutMs, end);
+      signal?.addEventListener('abort', end, { once: true });
+      const set = waits.get(key);
+      if (set === undefined) waits.set(key, new Set([end]));
+      else set.add(end);
+      if (this.#stopped || signal?.aborted) end();
+    });
+    return { over, end };
+  }
+}
+
+function isDrained(topic: Topic): boolean {
+  const { ready, delayed, leased } = topic.counts();
+  return ready === 0 && delayed === 0 && leased === 0;
+}

@@ -1,0 +1,252 @@
+import { TIERS } from '../core/bounds.ts';
+import type { Environment } from '../queue/environment.ts';
+import type { Log } from '../queue/log.ts';
+import { LEASED_TIERS, type Topic } from '../queue/topics.ts';
+import type { CheckedLease } from '../queue/validate.ts';
+import { AlarmClock } from './alarm.ts';
+
+/** Entries that a lease call is to take from a log. */
+export interface Pick {
+  readonly topic: Topic;
+  readonly log: Log;
+  readonly count: number;
+}
+
+/** A lease call that waits for a task to come up. */
+export interface Waiter {
+  readonly request: CheckedLease;
+  readonly wake: () => void;
+}
+
+/**
+ * The ring of topics that have something to lease now: ready entries and an open gate. A lease goes round it
+ * (promise Q8) and takes the highest tier of each topic (Q7). Topics whose gate is shut are kept apart until their
+ * time comes, so that a lease costs what it gets and not what is shut.
+ */
+export class ReadyRing {
+  readonly #env: Environment;
+  /** A Map keeps the order of insertion: the first is next, and whoever was served goes to the end. */
+  readonly #ring = new Map<string, Topic>();
+  readonly #gates: AlarmClock<Topic>;
+  readonly #waitersByName = new Map<string, Set<Waiter>>();
+  readonly #waitersByPrefix = new Set<Waiter>();
+  #servedCount = 0;
+
+  constructor(env: Environment) {
+    this.#env = env;
+    this.#gates = new AlarmClock(env, (topics) => {
+      for (const topic of topics) this.offer(topic);
+    });
+  }
+
+  get waiting(): number {
+    return new Set([...this.#waitersByPrefix, ...[...this.#waitersByName.values()].flatMap((set) => [...set])]).size;
+  }
+
+  /** Looks at a topic again: something came up in it, or its gate may have changed. */
+  offer(topic: Topic): void {
+    if (topic.available === 0) {
+      this.#ring.delete(topic.name);
+      return;
+    }
+    const gate = topic.gate(this.#env.now());
+    if (gate.allowed < 1) {
+      this.#ring.delete(topic.name);
+      if (gate.nextAt !== null) this.#gates.set(topic, gate.nextAt);
+      return;
+    }
+    if (!this.#ring.has(topic.name)) this.#ring.set(topic.name, topic);
+    this.#wake(topic, Math.min(gate.allowed, topic.available));
+  }
+
+  /** Chooses from which logs a lease call takes how many. */
+  pick(request: CheckedLease, want: number): readonly Pick[] {
+    const plan = new Plan(request, want, this.#env.now());
+    if (request.order === 'priority') {
+      const candidates = this.#candidates(request, Number.POSITIVE_INFINITY);
+      for (const tier of LEASED_TIERS) {
+        if (request.tiers !== null && !request.tiers.has(tier)) continue;
+        for (const topic of candidates) {
+          if (plan.left === 0) break;
+          plan.take(topic, plan.left, [topic.logs.get(tier)]);
+        }
+      }
+    } else {
+      const candidates = this.#candidates(request, want);
+      // Round after round, so that a large call does not take all from the first topic it meets.
+      for (
+        let share = Math.max(1, Math.floor(want / Math.max(1, candidates.length)));
+        plan.left > 0;
+        share = plan.left
+      ) {
+        const before = plan.left;
+        for (const topic of candidates) {
+          if (plan.left === 0) break;
+          plan.take(topic, share, logsInOrder(topic, request.tiers));
+        }
+        if (plan.left === before) break;
+      }
+    }
+    for (const topic of plan.topics()) this.#served(topic);
+    return plan.picks();
+  }
+
+  /** Topics in the ring that a call asks for, next first. */
+  #candidates(request: CheckedLease, most: number): readonly Topic[] {
+    const fits = (topic: Topic): boolean => request.tiers === null || hasReady(topic, request.tiers);
+    if (request.names !== null && request.prefixes.length === 0) {
+      const named = request.names.flatMap((name) => this.#ring.get(name) ?? []).filter(fits);
+      return named.sort((a, b) => a.servedNth - b.servedNth).slice(0, most);
+    }
+    const names = new Set(request.names ?? []);
+    const found: Topic[] = [];
+    for (const topic of this.#ring.values()) {
+      if (found.length >= most) break;
+      const asked = request.prefixes.some((prefix) => topic.name.startsWith(prefix)) || names.has(topic.name);
+      if (asked && fits(topic)) found.push(topic);
+    }
+    return found;
+  }
+
+  /** Served: to the end of the ring. A limited topic leaves it until its claim is counted. */
+  #served(topic: Topic): void {
+    topic.servedNth = ++this.#servedCount;
+    this.#ring.delete(topic.name);
+    if (topic.limited) topic.claiming = true;
+    else this.#ring.set(topic.name, topic);
+  }
+
+  /** The claims of a pick are done. */
+  claimed(topic: Topic): void {
+    topic.claiming = false;
+    this.offer(topic);
+  }
+
+  /** Somebody who was woken went away: wakes others for what is there. */
+  passOn(): void {
+    for (const topic of [...this.#ring.values()]) this.offer(topic);
+  }
+
+  #wake(topic: Topic, ready: number): void {
+    let left = ready;
+    const tell = (waiters: Iterable<Waiter>): void => {
+      for (const waiter of waiters) {
+        if (left <= 0) return;
+        if (waiter.request.tiers !== null && !hasReady(topic, waiter.request.tiers)) continue;
+        left -= Math.min(waiter.request.max, waiter.request.maxPerTopic);
+        this.#forget(waiter);
+        waiter.wake();
+      }
+    };
+    const named = this.#waitersByName.get(topic.name);
+    if (named !== undefined) tell([...named]);
+    if (this.#waitersByPrefix.size > 0 && left > 0) {
+      tell(
+        [...this.#waitersByPrefix].filter(({ request }) =>
+          request.prefixes.some((text) => topic.name.startsWith(text)),
+        ),
+      );
+    }
+  }
+
+  /** Waits until something comes up that the call asks for. */
+  wait(waiter: Waiter): void {
+    for (const name of waiter.request.names ?? []) {
+      const set = this.#waitersByName.get(name);
+      if (set === undefined) this.#waitersByName.set(name, new Set([waiter]));
+      else set.add(waiter);
+    }
+    if (waiter.request.prefixes.length > 0) this.#waitersByPrefix.add(waiter);
+  }
+
+  stopWaiting(waiter: Waiter): void {
+    this.#forget(waiter);
+  }
+
+  #forget(waiter: Waiter): void {
+    for (const name of waiter.request.names ?? []) {
+      const set = this.#waitersByName.get(name);
+      set?.delete(waiter);
+      if (set?.size === 0) this.#waitersByName.delete(name);
+    }
+    this.#waitersByPrefix.delete(waiter);
+  }
+
+  /** Ends all waits. */
+  wakeAll(): void {
+    const all = new Set([...this.#waitersByPrefix, ...[...this.#waitersByName.values()].flatMap((set) => [...set])]);
+    for (const waiter of all) {
+      this.#forget(waiter);
+      waiter.wake();
+    }
+  }
+
+  drop(topic: Topic): void {
+    this.#ring.delete(topic.name);
+    this.#gates.clear(topic);
+  }
+
+  stop(): void {
+    this.#gates.stop();
+    this.wakeAll();
+  }
+}
+
+const hasReady = (topic: Topic, tiers: ReadonlySet<number>): boolean => {
+  for (const tier of tiers) {
+    const log = topic.logs.get(tier);
+    if (log !== undefined && log.ready > log.reserved) return true;
+  }
+  return false;
+};
+
+/** Logs of the tiers asked for: highest first, or, with buckets, in turn. */
+function* logsInOrder(topic: Topic, tiers: ReadonlySet<number> | null): Generator<Log | undefined> {
+  const { buckets } = topic.settings;
+  const first = buckets ? topic.turn++ : 0;
+  for (let nth = 0; nth < TIERS; nth++) {
+    const tier = buckets ? (first + nth) % TIERS : TIERS - 1 - nth;
+    if (tiers === null || tiers.has(tier)) yield topic.logs.get(tier);
+  }
+}
+
+/** What a lease call takes, as it is put together. */
+class Plan {
+  readonly #request: CheckedLease;
+  readonly #now: number;
+  readonly #counts = new Map<Log, { readonly topic: Topic; count: number }>();
+  readonly #perTopic = new Map<Topic, number>();
+  left: number;
+
+  constructor(request: CheckedLease, want: number, now: number) {
+    this.#request = request;
+    this.#now = now;
+    this.left = want;
+  }
+
+  take(topic: Topic, most: number, logs: Iterable<Log | undefined>): void {
+    const taken = this.#perTopic.get(topic) ?? 0;
+    const allowed = Math.min(this.#request.maxPerTopic, topic.gate(this.#now).allowed) - taken;
+    let wanted = Math.min(most, this.left, allowed);
+    for (const log of logs) {
+      if (wanted <= 0) break;
+      if (log === undefined) continue;
+      const planned = this.#counts.get(log);
+      const count = Math.min(wanted, log.ready - log.reserved - (planned?.count ?? 0));
+      if (count <= 0) continue;
+      if (planned === undefined) this.#counts.set(log, { topic, count });
+      else planned.count += count;
+      wanted -= count;
+      this.left -= count;
+      this.#perTopic.set(topic, (this.#perTopic.get(topic) ?? 0) + count);
+    }
+  }
+
+  topics(): Iterable<Topic> {
+    return this.#perTopic.keys();
+  }
+
+  picks(): readonly Pick[] {
+    return [...this.#counts].map(([log, { topic, count }]) => ({ topic, log, count }));
+  }
+}

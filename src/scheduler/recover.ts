@@ -1,0 +1,86 @@
+/**
+ * What is read when a log becomes active here: what is open between its cursors, what is in flight, when the newest
+ * lease was handed out. Nothing of it is known from before: it may have been another process's.
+ */
+import type { EntryHead } from '../core/entry.ts';
+import { isFinal } from '../core/entry.ts';
+import { entriesEnd, segmentEnd, segmentOf } from '../core/log.ts';
+import { messageKey } from '../core/message.ts';
+import { openEntry } from '../queue/claim.ts';
+import type { Engine } from '../queue/engine.ts';
+import type { Log } from '../queue/log.ts';
+import type { Topic } from '../queue/topics.ts';
+
+const HEADS_PER_PAGE = 1_000;
+/** Up to so many entries above the scan cursor are looked at, so that counts are right from the start. */
+const COUNTED = 10_000;
+
+export async function recoverLog(engine: Engine, log: Log, topic: Topic | null): Promise<void> {
+  if (topic === null) await recoverSlot(engine, log);
+  else if (log.isDead) await recoverDead(engine, log);
+  else await recoverTier(engine, log, topic);
+}
+
+async function recoverTier(engine: Engine, log: Log, topic: Topic): Promise<void> {
+  let inFlight = 0;
+  let lastLeaseAt = topic.limits.lastLeaseAt;
+  for await (const head of heads(engine, log, log.completion, log.scan)) {
+    if (head.status === 'leased') {
+      inFlight++;
+      lastLeaseAt = Math.max(lastLeaseAt, head.leasedAt ?? 0);
+      log.open.set(head.id, openEntry(head, true, head.leaseUntil ?? 0));
+    } else if (mustBeChecked(head)) log.open.set(head.id, openEntry(head, false, 0));
+  }
+  topic.limits = { ...topic.limits, inFlight: topic.limits.inFlight + inFlight, lastLeaseAt };
+  if (log.unscanned > 0 && log.unscanned <= COUNTED) {
+    const interrupted: EntryHead[] = [];
+    log.ready = 0;
+    for await (const head of heads(engine, log, log.scan, log.nextId)) {
+      if (head.status === 'ready') log.ready++;
+      if (head.status === 'pending') interrupted.push(head);
+    }
+    log.interrupted = interrupted;
+  }
+}
+
+/** Final entries are passed once their message row agrees and their destination is ready. */
+const mustBeChecked = (head: EntryHead): boolean =>
+  !isFinal(head.status) || head.status === 'moved' || messageKey(head) !== null;
+
+async function recoverDead(engine: Engine, log: Log): Promise<void> {
+  log.scan = log.completion;
+  log.unscanned = 0;
+  log.ready = 0;
+  for await (const head of heads(engine, log, log.completion, log.nextId)) {
+    log.unscanned++;
+    if (head.status === 'ready') log.ready++;
+  }
+}
+
+async function recoverSlot(engine: Engine, log: Log): Promise<void> {
+  log.scan = log.completion;
+  log.unscanned = 0;
+  for await (const head of heads(engine, log, log.completion, log.nextId)) {
+    log.unscanned++;
+    if (head.status === 'ready' && head.target !== null) (await engine.book.topic(head.target)).delayed++;
+  }
+}
+
+/** Heads of a range of ids, segment by segment; a closed segment is skipped by one read. */
+export async function* heads(engine: Engine, log: Log, from: number, to: number): AsyncGenerator<EntryHead> {
+  const size = engine.store.meta.segmentSize;
+  for (let at = from; at < to; ) {
+    const segment = segmentOf(at, size);
+    const end = Math.min(to, segmentEnd(segment, size));
+    const header = await engine.store.readSegment(log.address, segment);
+    if (header === null) return;
+    const stop = header.closed ? at : Math.min(end, entriesEnd(header));
+    while (at < stop) {
+      const page = await engine.store.readHeads({ log: log.address, from: at, to: stop, limit: HEADS_PER_PAGE });
+      yield* page;
+      if (page.length < HEADS_PER_PAGE) break;
+      at = page.at(-1)!.id + 1;
+    }
+    at = end;
+  }
+}

@@ -1,0 +1,399 @@
+/**
+ * The completion scanner: puts stalled tasks back, lets the completion cursor rise, trims what was settled long
+ * enough ago. It works on what is in doubt or falls due, not on the whole window between the cursors: what this
+ * process settled itself it knows.
+ *
+ * One long lease holds the completion cursor, and nothing else: passes go on behind it, and full segments in which
+ * all is settled are closed and trimmed (promise Q5).
+ */
+import { type Entry, type EntryChange, type EntryHead, FINAL_VERSION, type LogAddress } from '../core/entry.ts';
+import { withAttempt } from '../core/history.ts';
+import { DEAD_TIER, segmentEnd, segmentOf, segmentStart } from '../core/log.ts';
+import type { MessageStatus } from '../core/message.ts';
+import { decideDead, decideScan, type ScanDecision } from '../core/scan.ts';
+import type { Claimer } from '../queue/claim.ts';
+import type { Engine } from '../queue/engine.ts';
+import { readByIds, readHeadsByIds } from '../queue/locate.ts';
+import type { Log } from '../queue/log.ts';
+import { asPending, groupBySegment, type Mover } from '../queue/move.ts';
+import { definitely } from '../queue/outcomes.ts';
+import { placeIn, type Topic } from '../queue/topics.ts';
+import { AlarmClock } from './alarm.ts';
+import { heads } from './recover.ts';
+
+/** A lease gets this much longer than it says before its task is taken for stalled, in milliseconds. */
+const GRACE_MS = 100;
+/** Least time between two passes of a log. */
+const PASS_EVERY_MS = 500;
+const RETRY_MS = 1_000;
+/** When an idle log is looked at again that was in use just now. */
+const IDLE_AGAIN_MS = 2_000;
+/** Logs that are passed at the same time. */
+const PASSES_AT_ONCE = 8;
+/** Entries that one pass looks at, before it lets others go first. */
+const ENTRIES_PER_PASS = 2_000;
+/** Settlements within this part of the retention are trimmed together. */
+const MARKS_PER_RETENTION = 16;
+
+type Requeue = Extract<ScanDecision, { readonly kind: 'requeue' | 'bury' }>;
+
+export class Scanner {
+  readonly #engine: Engine;
+  readonly #mover: Mover;
+  readonly #claimer: Claimer;
+  readonly #alarms: AlarmClock<Log>;
+  /** Logs whose pass is due, and since when. */
+  readonly #waiting = new Map<Log, number>();
+  readonly #passing = new Map<Log, Promise<void>>();
+  readonly #passedAt = new WeakMap<Log, number>();
+  readonly #onIdle: (log: Log) => void;
+  #stopped = false;
+  /** When a pass last ended well. */
+  lastPassAt: number | null = null;
+
+  /** @param onIdle told of a log that is drained and trimmed */
+  constructor(engine: Engine, mover: Mover, claimer: Claimer, onIdle: (log: Log) => void) {
+    this.#engine = engine;
+    this.#mover = mover;
+    this.#claimer = claimer;
+    this.#onIdle = onIdle;
+    this.#alarms = new AlarmClock(engine.env, (logs) => {
+      const now = engine.env.now();
+      for (const log of logs) if (!this.#waiting.has(log)) this.#waiting.set(log, now);
+      this.#next();
+    });
+  }
+
+  /** Something in the log falls due at a time (milliseconds since 1970). */
+  due(log: Log, at: number): void {
+    this.#alarms.set(log, Math.max(at + GRACE_MS, (this.#passedAt.get(log) ?? 0) + PASS_EVERY_MS));
+  }
+
+  /** For how long the pass of some log has been due, in milliseconds. */
+  lateBy(now: number): number {
+    const oldest = this.#waiting.values().next();
+    return oldest.done ? 0 : now - oldest.value;
+  }
+
+  /** Passes a log now, and answers when that is done. */
+  async passNow(log: Log): Promise<void> {
+    await this.#passing.get(log);
+    await this.#start(log);
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    this.#alarms.stop();
+    this.#waiting.clear();
+    await Promise.allSettled(this.#passing.values());
+  }
+
+  #next(): void {
+    for (const log of this.#waiting.keys()) {
+      if (this.#passing.size >= PASSES_AT_ONCE || this.#stopped) return;
+      if (this.#passing.has(log)) continue;
+      this.#waiting.delete(log);
+      void this.#start(log);
+    }
+  }
+
+  #start(log: Log): Promise<void> {
+    const pass = this.#guarded(log).finally(() => {
+      this.#passing.delete(log);
+      this.#next();
+    });
+    this.#passing.set(log, pass);
+    return pass;
+  }
+
+  async #guarded(log: Log): Promise<void> {
+    const { env, log: logger } = this.#engine;
+    this.#passedAt.set(log, env.now());
+    try {
+      await this.#pass(log);
+      this.lastPassAt = env.now();
+    } catch (error) {
+      if (!this.#stopped)
+        logger.warn({ err: error, tier: log.address.tier }, 'a scanner pass failed; it is tried again');
+      this.#alarms.set(log, env.now() + RETRY_MS);
+    }
+  }
+
+  async #pass(log: Log): Promise<void> {
+    const topic = await this.#engine.book.topic(log.address.topic);
+    const nextDead = log.isDead ? await this.#passDead(topic, log) : null;
+    if (!log.isDead) {
+      await this.#sweep(topic, log);
+      await this.#checkOpen(topic, log);
+      this.#raiseCompletion(log);
+      await this.#closeSegments(log);
+    }
+    await this.#trim(topic, log);
+    await this.#checkpoint(log);
+    if (log.isForgettable(this.#engine.env.now())) {
+      this.#onIdle(log);
+      return;
+    }
+    if (log.isIdle) this.due(log, this.#engine.env.now() + IDLE_AGAIN_MS);
+    this.#setNext(topic, log, nextDead);
+  }
+
+  /** Where nothing at the scan cursor can be handed out, no lease will meet it: it is passed here. */
+  async #sweep(topic: Topic, log: Log): Promise<void> {
+    if (!log.sweep && (log.ready > 0 || log.unscanned === 0)) return;
+    log.sweep = false;
+    await this.#claimer.sweep(topic, log);
+  }
+
+  // ── what is open ──────────────────────────────────────────────────────────────────────────────────────────────
+
+  async #checkOpen(topic: Topic, log: Log): Promise<void> {
+    const now = this.#engine.env.now();
+    const ids: number[] = [];
+    for (const [id, open] of log.open) {
+      if (open.until <= now) ids.push(id);
+      if (ids.length >= ENTRIES_PER_PASS) break;
+    }
+    if (ids.length === 0) return;
+    const found = await readHeadsByIds(this.#engine.store, log.address, ids);
+    const requeues = new Map<number, Requeue>();
+    const settled: EntryHead[] = [];
+    const ends: { readonly head: EntryHead; readonly status: 'expired' | 'cancelled'; readonly reason: string }[] = [];
+    for (const id of ids) {
+      const head = found.get(id);
+      if (head === undefined) {
+        // Trimmed: only what was settled is.
+        this.#closeOpen(topic, log, id);
+        continue;
+      }
+      const decision = decideScan(head, topic.settings, now);
+      if (decision.kind === 'open') log.open.get(id)!.until = decision.until;
+      else if (decision.kind === 'settled') settled.push(head);
+      else if (decision.kind === 'end') ends.push({ head, ...decision });
+      else if (decision.kind === 'resolve') await this.#mover.resolve(log, [asPending(log, head)]);
+      else if (decision.kind === 'moved') {
+        await this.#mover.ensureArrived(head);
+        this.#closeOpen(topic, log, id);
+      } else requeues.set(id, decision);
+    }
+    await this.#agree(topic, log, settled);
+    await this.#end(topic, log, ends, now);
+    await this.#requeue(topic, log, requeues);
+  }
+
+  /** Final entries are passed once their message rows agree. */
+  async #agree(topic: Topic, log: Log, settled: readonly EntryHead[]): Promise<void> {
+    await this.#engine.messages.settle(
+      topic.name,
+      topic.settings,
+      settled.flatMap((head) => {
+        const status = rowStatus(head);
+        return status === null
+          ? []
+          : [{ task: head, place: placeIn(log.address, head.id), status, at: head.updatedAt }];
+      }),
+    );
+    for (const head of settled) this.#closeOpen(topic, log, head.id);
+  }
+
+  async #end(
+    topic: Topic,
+    log: Log,
+    ends: readonly { readonly head: EntryHead; readonly status: 'expired' | 'cancelled'; readonly reason: string }[],
+    now: number,
+  ): Promise<readonly EntryHead[]> {
+    const done: EntryHead[] = [];
+    for (const group of groupBySegment(ends, ({ head }) => head.id, this.#engine.store.meta.segmentSize)) {
+      const answers = await log.change(
+        group.map(
+          ({ head, status, reason }): EntryChange => ({
+            id: head.id,
+            expect: { uid: head.uid, version: head.version },
+            set: { status, reason, version: FINAL_VERSION, updatedAt: now },
+          }),
+        ),
+      );
+      const ended = group.filter((_, at) => answers[at]!.applied);
+      await this.#engine.messages.settle(
+        topic.name,
+        topic.settings,
+        ended.map(({ head, status }) => ({ task: head, place: placeIn(log.address, head.id), status, at: now })),
+      );
+      for (const { head, status } of ended) {
+        if (status === 'expired') this.#engine.counters.expired++;
+        this.#closeOpen(topic, log, head.id);
+        this.#engine.signals.settled(head.uid);
+        done.push(head);
+      }
+    }
+    if (done.length > 0) this.#engine.signals.changed(topic);
+    return done;
+  }
+
+  async #requeue(topic: Topic, log: Log, requeues: ReadonlyMap<number, Requeue>): Promise<void> {
+    if (requeues.size === 0) return;
+    const { store, env, counters, signals } = this.#engine;
+    const entries = [...(await readByIds(store, log.address, [...requeues.keys()])).values()];
+    for (const kind of ['requeue', 'bury'] as const) {
+      const some = entries.filter((entry) => requeues.get(entry.id)?.kind === kind);
+      if (some.length === 0) continue;
+      const to: LogAddress = kind === 'bury' ? { topic: topic.name, tier: DEAD_TIER } : log.address;
+      const at = env.now();
+      const places = await this.#mover.move(log, some, to, (entry) =>
+        this.#stalled(entry, requeues.get(entry.id)!, at),
+      );
+      const moved = some.filter((_, nth) => places[nth] !== null);
+      counters.failed += moved.length;
+      if (kind !== 'bury') continue;
+      counters.deadLettered += moved.length;
+      for (const entry of moved) signals.settled(entry.uid);
+    }
+  }
+
+  #stalled(entry: Entry, { attempt, reason }: Requeue, at: number) {
+    return {
+      placedAt: at,
+      attempt,
+      reason,
+      history: withAttempt(entry.history, entry, { at, outcome: 'lapsed', reason }),
+    };
+  }
+
+  #closeOpen(topic: Topic, log: Log, id: number): void {
+    const open = log.open.get(id);
+    if (open === undefined) return;
+    if (open.leased) {
+      topic.limits = { ...topic.limits, inFlight: topic.limits.inFlight - 1, lastSettledAt: this.#engine.env.now() };
+      this.#engine.signals.ready(topic);
+      this.#engine.signals.changed(topic);
+    }
+    log.settled(id);
+  }
+
+  // ── dead letters ──────────────────────────────────────────────────────────────────────────────────────────────
+
+  /** From the completion cursor up to the first dead letter that still waits; returns when that one expires. */
+  async #passDead(topic: Topic, log: Log): Promise<number | null> {
+    const now = this.#engine.env.now();
+    let until: number | null = null;
+    let passed = log.completion;
+    let seen = 0;
+    const expired: { readonly head: EntryHead; readonly status: 'expired' | 'cancelled'; readonly reason: string }[] =
+      [];
+    for await (const head of heads(this.#engine, log, log.completion, log.nextId)) {
+      const decision = decideDead(head, topic.settings, now);
+      if (decision.kind === 'open') {
+        until = decision.until;
+        break;
+      }
+      if (decision.kind === 'resolve') {
+        await this.#mover.resolve(log, [asPending(log, head)]);
+        until = now;
+        break;
+      }
+      if (decision.kind === 'moved') await this.#mover.ensureArrived(head);
+      if (decision.kind === 'settled') await this.#agree(topic, log, [head]);
+      if (decision.kind === 'end') expired.push({ head, ...decision });
+      passed = head.id + 1;
+      if (++seen >= ENTRIES_PER_PASS) {
+        until = now;
+        break;
+      }
+    }
+    const ended = await this.#end(topic, log, expired, now);
+    log.ready = Math.max(0, log.ready - ended.length);
+    if (ended.length < expired.length) return now;
+    if (until === null) passed = log.nextId;
+    log.unscanned = Math.max(0, log.unscanned - (passed - log.completion));
+    if (until === null) log.unscanned = 0;
+    log.scan = passed;
+    this.#raiseCompletion(log);
+    return until;
+  }
+
+  // ── cursors, segments, trimming ───────────────────────────────────────────────────────────────────────────────
+
+  #raiseCompletion(log: Log): void {
+    const first = log.open.keys().next();
+    const completion = first.done ? log.scan : Math.min(first.value, log.scan);
+    if (completion <= log.completion) return;
+    log.completion = completion;
+    const now = this.#engine.env.now();
+    const last = log.settledMarks.at(-1);
+    const together = this.#retentionOf(log) / MARKS_PER_RETENTION;
+    if (last !== undefined && now - last.openedAt < together) Object.assign(last, { at: now, completion });
+    else log.settledMarks.push({ openedAt: now, at: now, completion });
+  }
+
+  #retentionOf(log: Log): number {
+    return this.#engine.book.peek(log.address.topic)?.settings.retentionMs ?? 0;
+  }
+
+  /** Closes full segments above the completion cursor in which all is settled, so that they can be trimmed. */
+  async #closeSegments(log: Log): Promise<void> {
+    const { store, env } = this.#engine;
+    const size = store.meta.segmentSize;
+    const first = segmentOf(log.completion, size) + 1;
+    const behind = segmentOf(log.scan, size);
+    if (first >= behind) return;
+    const open = new Set<number>();
+    for (const id of log.open.keys()) open.add(segmentOf(id, size));
+    for (let segment = first; segment < behind; segment++) {
+      if (open.has(segment) || log.closed.has(segment)) continue;
+      if ((await definitely(env, () => store.closeSegment(log.address, segment))) === 'applied') {
+        log.closed.set(segment, env.now());
+      }
+    }
+  }
+
+  async #trim(topic: Topic, log: Log): Promise<void> {
+    const { store, env } = this.#engine;
+    const size = store.meta.segmentSize;
+    const before = env.now() - topic.settings.retentionMs;
+    let to = log.trimmed;
+    while (log.settledMarks[0] !== undefined && log.settledMarks[0].at <= before)
+      to = log.settledMarks.shift()!.completion;
+    // What was settled before this process started is taken as settled at the start.
+    if (log.settledMarks.length === 0 && to === log.trimmed && log.trimmed < log.completion) {
+      log.settledMarks.push({ openedAt: env.now(), at: env.now(), completion: log.completion });
+    }
+    for (let at = log.trimmed; at < to; ) {
+      const segment = segmentOf(at, size);
+      const end = Math.min(to, segmentEnd(segment, size));
+      await definitely(env, () => store.trim(log.address, segment, at, end));
+      log.trimmed = at = end;
+    }
+    for (const [segment, closedAt] of log.closed) {
+      if (segmentEnd(segment, size) <= log.trimmed) log.closed.delete(segment);
+      else if (closedAt <= before) {
+        await definitely(env, () =>
+          store.trim(log.address, segment, segmentStart(segment, size), segmentEnd(segment, size)),
+        );
+        log.closed.set(segment, Number.POSITIVE_INFINITY);
+      }
+    }
+  }
+
+  async #checkpoint(log: Log): Promise<void> {
+    const { saved, scan, completion, trimmed } = log;
+    if (saved.scan === scan && saved.completion === completion && saved.trimmed === trimmed) return;
+    const checkpoint = { scan, completion, trimmed };
+    await this.#engine.store.advanceCheckpoint(log.address, checkpoint, this.#engine.env.now());
+    log.saved = checkpoint;
+  }
+
+  #setNext(topic: Topic, log: Log, nextDead: number | null): void {
+    let next = nextDead ?? Number.POSITIVE_INFINITY;
+    for (const open of log.open.values()) if (open.until < next) next = open.until;
+    const { retentionMs } = topic.settings;
+    const mark = log.settledMarks[0];
+    if (mark !== undefined)
+      next = Math.min(next, Math.max(mark.at, mark.openedAt + retentionMs / MARKS_PER_RETENTION) + retentionMs);
+    for (const closedAt of log.closed.values()) next = Math.min(next, closedAt + retentionMs);
+    this.due(log, next);
+  }
+}
+
+/** What a message row says of a task whose entry ended so; null where the row is not this entry's. */
+const rowStatus = ({ status }: EntryHead): MessageStatus | null =>
+  status === 'done' || status === 'expired' || status === 'cancelled' ? status : null;
