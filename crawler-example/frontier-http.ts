@@ -9,7 +9,7 @@ import type {
   SettleResult,
   TaskInput,
   TopicPage,
-} from '../src/queue/api.ts';
+} from '../src/index.ts';
 import { type Frontier, type FrontierCounts, sumTopics } from './frontier.ts';
 
 /** A lease call may wait for as long as it asked for, and then some. */

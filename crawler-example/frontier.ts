@@ -3,18 +3,19 @@
  * limits are the crawler's politeness; the normalised URL as message id, so that no page is enqueued twice.
  * A port with two implementations: the queue inside this process (here), and a server (frontier-http.ts).
  */
-import type {
-  EnqueueResult,
-  LeasedTask,
-  LeaseRequest,
-  Queue,
-  SettingsPatch,
-  SettleRequest,
-  SettleResult,
-  TaskInput,
-  TopicPage,
-} from '../src/queue/api.ts';
-import { openQueue, type QueueLogger } from '../src/queue/open.ts';
+import {
+  type EnqueueResult,
+  type LeasedTask,
+  type LeaseRequest,
+  openQueue,
+  type Queue,
+  type QueueLogger,
+  type SettingsPatch,
+  type SettleRequest,
+  type SettleResult,
+  type TaskInput,
+  type TopicPage,
+} from '../src/index.ts';
 
 export interface FrontierCounts {
   readonly ready: number;

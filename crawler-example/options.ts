@@ -1,4 +1,4 @@
-import type { QueueLogger } from '../src/queue/open.ts';
+import type { QueueLogger } from '../src/index.ts';
 import type { ResolveRule } from './address-guard.ts';
 import type { Progress } from './progress.ts';
 import type { FollowHosts } from './scope.ts';

@@ -3,7 +3,7 @@
  * (`maxInFlight`, `cooldownMs`), a host that asks for peace is a topic blocked for a while (`blockedUntil`). So they
  * hold for all workers and all crawlers of a server, and over restarts. This file says which limits a host gets.
  */
-import type { SettingsPatch } from '../src/queue/api.ts';
+import type { SettingsPatch } from '../src/index.ts';
 import type { Frontier } from './frontier.ts';
 import type { HostRow, Pages } from './pages.ts';
 

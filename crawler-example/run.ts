@@ -1,12 +1,14 @@
-import type { LeasedTask, SettleRequest } from '../src/queue/api.ts';
+import type { LeasedTask, SettleRequest } from '../src/index.ts';
 import type { Frontier } from './frontier.ts';
 import { LeaseKeeper } from './lease-keeper.ts';
 import type { CrawlOptions, CrawlSettings } from './options.ts';
 import type { CrawlSummary, Stats } from './progress.ts';
 import type { Verdict, Worker } from './worker.ts';
 
-/** How long one lease call waits; also how late the end is noticed. */
-const WAIT_MS = 1_000;
+/** How long one lease call waits; a task that arrives ends the wait. Also how late the end is noticed. */
+const WAIT_MS = 500;
+/** The wait of the second look, once nothing was left. */
+const LAST_WAIT_MS = 50;
 
 /** The loop that hands tasks to workers, as many as may run at once, and knows when the crawl is over. */
 export class Run {
@@ -71,7 +73,7 @@ export class Run {
         await Promise.race(this.#inHand);
         continue;
       }
-      const request = { max, waitMs: WAIT_MS, leaseMs, worker: `crawler ${process.pid}` };
+      const request = { max, waitMs: idle > 0 ? LAST_WAIT_MS : WAIT_MS, leaseMs, worker: `crawler ${process.pid}` };
       const tasks = await this.#lease({ ...request, ...(signal && { signal }) });
       for (const task of tasks) this.#take(task);
       idle = tasks.length === 0 && this.#inHand.size === 0 && (await this.#isEmpty()) ? idle + 1 : 0;

@@ -2,7 +2,7 @@
  * What is done with one task. Everything that follows from it is on disk before the verdict: links in the queue first,
  * then the page's row, then the acknowledgement. A crash in between repeats the task, and loses nothing.
  */
-import type { LeasedTask } from '../src/queue/api.ts';
+import type { LeasedTask } from '../src/index.ts';
 import type { FetchedResponse, Fetcher, FetchFailure } from './fetch.ts';
 import { type FrontierTask, readTask } from './frontier.ts';
 import { type Gate, sitemapTask } from './gate.ts';
