@@ -36,10 +36,14 @@ export class Leaser {
     const deadline = env.now() + request.waitMs;
     const grant: Grant = { leaseId: env.token(), worker: request.worker, leaseMs: request.leaseMs };
     const tasks: LeasedTask[] = [];
+    const had = new Map<string, number>();
     while (tasks.length < request.max && !this.#stopping && !signal?.aborted) {
-      const picks = this.#ring.pick(request, request.max - tasks.length);
+      const picks = this.#ring.pick(request, request.max - tasks.length, had);
       if (picks.length > 0) {
-        for (const claimed of await this.#claimAll(picks, grant)) tasks.push(claimed);
+        for (const task of await this.#claimAll(picks, grant)) {
+          tasks.push(task);
+          had.set(task.topic, (had.get(task.topic) ?? 0) + 1);
+        }
         continue;
       }
       if (tasks.length > 0 || env.now() >= deadline) break;

@@ -59,9 +59,12 @@ export class ReadyRing {
     this.#wake(topic, Math.min(gate.allowed, topic.available));
   }
 
-  /** Chooses from which logs a lease call takes how many. */
-  pick(request: CheckedLease, want: number): readonly Pick[] {
-    const plan = new Plan(request, want, this.#env.now());
+  /**
+   * Chooses from which logs a lease call takes how many.
+   * @param had how many tasks of each topic the call has already
+   */
+  pick(request: CheckedLease, want: number, had: ReadonlyMap<string, number>): readonly Pick[] {
+    const plan = new Plan(request, want, had, this.#env.now());
     if (request.order === 'priority') {
       const candidates = this.#candidates(request, Number.POSITIVE_INFINITY);
       for (const tier of LEASED_TIERS) {
@@ -213,20 +216,23 @@ function* logsInOrder(topic: Topic, tiers: ReadonlySet<number> | null): Generato
 /** What a lease call takes, as it is put together. */
 class Plan {
   readonly #request: CheckedLease;
+  readonly #had: ReadonlyMap<string, number>;
   readonly #now: number;
   readonly #counts = new Map<Log, { readonly topic: Topic; count: number }>();
   readonly #perTopic = new Map<Topic, number>();
   left: number;
 
-  constructor(request: CheckedLease, want: number, now: number) {
+  constructor(request: CheckedLease, want: number, had: ReadonlyMap<string, number>, now: number) {
     this.#request = request;
+    this.#had = had;
     this.#now = now;
     this.left = want;
   }
 
   take(topic: Topic, most: number, logs: Iterable<Log | undefined>): void {
     const taken = this.#perTopic.get(topic) ?? 0;
-    const allowed = Math.min(this.#request.maxPerTopic, topic.gate(this.#now).allowed) - taken;
+    const mayHave = this.#request.maxPerTopic - (this.#had.get(topic.name) ?? 0);
+    const allowed = Math.min(mayHave, topic.gate(this.#now).allowed) - taken;
     let wanted = Math.min(most, this.left, allowed);
     for (const log of logs) {
       if (wanted <= 0) break;
