@@ -5,8 +5,11 @@
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { CrawlSummary } from '../../crawler-example/progress.ts';
+import { createServer } from '../../src/http/server.ts';
+import { openQueue } from '../../src/index.ts';
 import { readFound, tempDir } from '../crawler/support/crawling.ts';
 import { type DocsSite, type DocsTree, docsTree, reachable, serveDocs } from './support/docs-site.ts';
 
@@ -38,11 +41,11 @@ function newDataDir(): string {
 }
 
 /** Starts the crawler as a process of its own, whose pid is its own too. */
-function start(dir: string): ChildProcess {
+function start(dir: string, ...more: readonly string[]): ChildProcess {
   const flags = ['--follow-hosts', 'docs.test', '--allow-private', '--resolve', '*.docs.test:127.0.0.1', '--json'];
   const limits = ['--delay-ms', '0', '--lease-ms', `${LEASE_MS}`, '--concurrency', `${CONCURRENCY}`, '--quiet'];
   const seed = site.urlOf('index.html');
-  const args = ['--import', 'tsx', 'crawler-example/crawl.ts', seed, '--data', dir, ...flags, ...limits];
+  const args = ['--import', 'tsx', 'crawler-example/crawl.ts', seed, '--data', dir, ...flags, ...limits, ...more];
   return spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'pipe'] });
 }
 
@@ -84,24 +87,56 @@ describe('a crawl of a real documentation tree', () => {
     expect(again.stats.fetched).toBe(0);
   });
 
-  it(`does the same after ${KILLS} kill -9 at random moments`, async () => {
+  it.each(['in the process', 'on a server'])(
+    `does the same after ${KILLS} kill -9 at random moments, with the queue %s`,
+    async (where) => {
+      const dir = newDataDir();
+      const more = where === 'on a server' ? ['--server', await queueServer()] : [];
+      const killedAt: number[] = [];
+      for (let kill = 0; kill < KILLS; kill++) {
+        const child = start(dir, ...more);
+        // While the crawler waits for an answer. At a quarter of the pages at the most, so that each kill finds work.
+        const moment = site.served() + 1 + Math.floor((Math.random() * expected.length) / (KILLS + 1));
+        site.onServed(moment, () => child.kill('SIGKILL'));
+        const [code, signal] = (await once(child, 'close')) as [number | null, string | null];
+        expect([code, signal]).toEqual([null, 'SIGKILL']);
+        killedAt.push(readFound(dir).pages.length);
+      }
+      const summary = await finish(start(dir, ...more));
+      const { fetches, again } = check(dir, KILLS);
+      console.log(
+        `${where}: killed at ${killedAt.join(', ')} rows; then ${summary.stats.fetched} fetches in ` +
+          `${(summary.elapsedMs / 1000).toFixed(1)} s; ${again} of ${fetches} fetches were made again`,
+      );
+    },
+  );
+
+  it.each(['SIGINT', 'SIGTERM'] as const)('stops at %s, exits 0, says how to go on, and goes on', async (signal) => {
     const dir = newDataDir();
-    const killedAt: number[] = [];
-    for (let kill = 0; kill < KILLS; kill++) {
-      const child = start(dir);
-      // In the middle of an answer to the crawler; a quarter of the pages at the most, so that all the kills find work.
-      const moment = site.served() + 1 + Math.floor((Math.random() * expected.length) / (KILLS + 1));
-      site.onServed(moment, () => child.kill('SIGKILL'));
-      const [code, signal] = (await once(child, 'close')) as [number | null, string | null];
-      expect([code, signal]).toEqual([null, 'SIGKILL']);
-      killedAt.push(readFound(dir).pages.length);
-    }
-    const begun = performance.now();
-    const summary = await finish(start(dir));
-    const { fetches, again } = check(dir, KILLS);
-    console.log(
-      `killed at ${killedAt.join(', ')} rows; then ${summary.stats.fetched} fetches in ` +
-        `${((performance.now() - begun) / 1000).toFixed(1)} s; ${again} of ${fetches} fetches were made again`,
-    );
+    const child = start(dir);
+    site.onServed(site.served() + 100, () => child.kill(signal));
+    let said = '';
+    child.stderr?.on('data', (chunk: Buffer) => {
+      said += chunk.toString();
+    });
+    const first = await finish(child);
+    expect(first.reason).toBe('stopped');
+    expect(first.states.stored).toBeLessThan(expected.length);
+    expect(said).toContain('The same command goes on from here.');
+    await finish(start(dir));
+    // What was in hand was finished: nothing is fetched twice.
+    expect(check(dir, 0).again).toBe(0);
   });
 });
+
+/** A queue server that outlives the crawlers. @returns its address */
+async function queueServer(): Promise<string> {
+  const queue = await openQueue({ store: `sqlite:${join(newDataDir(), 'queue.db')}` });
+  const server = await createServer(queue);
+  const close = async (): Promise<void> => {
+    await server.stop();
+    await queue.stop();
+  };
+  open.unshift({ close });
+  return server.listen('127.0.0.1', 0);
+}

@@ -28,18 +28,18 @@ export function docsTree(): DocsTree {
   const dir = join(cache, TREE);
   if (existsSync(join(dir, 'index.html'))) return { dir, real: true };
   mkdirSync(cache, { recursive: true });
+  const run = (file: string, ...args: readonly string[]): unknown =>
+    execFileSync(file, args, { cwd: cache, stdio: 'pipe', timeout: 120_000 });
   try {
-    const apt = (...args: readonly string[]): unknown =>
-      execFileSync('apt-get', args, { cwd: cache, stdio: 'pipe', timeout: 120_000 });
     try {
-      apt('download', PACKAGE);
+      run('apt-get', 'download', PACKAGE);
     } catch {
       // The lists of a fresh machine are empty.
-      apt('update');
-      apt('download', PACKAGE);
+      run('apt-get', 'update');
+      run('apt-get', 'download', PACKAGE);
     }
     const deb = readdirSync(cache).find((name) => name.endsWith('.deb'))!;
-    execFileSync('dpkg-deb', ['-x', deb, '.'], { cwd: cache, stdio: 'pipe' });
+    run('dpkg-deb', '-x', deb, '.');
     return { dir, real: true };
   } catch (error) {
     const made = join(tmpdir(), `ebbmark-made-up-docs`);
