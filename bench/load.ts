@@ -10,8 +10,8 @@ import { type Percentiles, Times } from './rounds.ts';
 export type LoadOrder =
   /** Posts the same body over and over. */
   | { kind: 'post'; origin: string; path: string; body: string; connections: number; durationMs: number }
-  /** Leases up to `batch`, acknowledges them, and so on, so many times altogether. */
-  | { kind: 'drain'; origin: string; topic: string; batch: number; connections: number; leases: number }
+  /** Leases up to `batch`, acknowledges them, and so on, so many times on each connection. */
+  | { kind: 'drain'; origin: string; topic: string; batch: number; connections: number; leasesEach: number }
   /** One after the other: posts a body, and waits until a waiting lease has brought all its tasks. */
   | { kind: 'hand-over'; origin: string; topic: string; batch: number; body: string; samples: number }
   /** One after the other: posts a body and waits for the answer. */
@@ -59,13 +59,9 @@ interface DrainContext {
   settlement?: string;
 }
 
-async function drain({
-  origin,
-  topic,
-  batch,
-  connections,
-  leases,
-}: LoadOrder & { kind: 'drain' }): Promise<LoadReport> {
+async function drain(order: LoadOrder & { kind: 'drain' }): Promise<LoadReport> {
+  const { origin, topic, batch, connections, leasesEach } = order;
+  const expected = connections * leasesEach * batch;
   let leased = 0;
   let acknowledged = 0;
   const lease: autocannon.Request = {
@@ -86,11 +82,11 @@ async function drain({
     },
   };
   const report = await cannonade(
-    { url: origin, requests: [lease, settle], connections, amount: 2 * leases },
+    { url: origin, requests: [lease, settle], connections, amount: 2 * connections * leasesEach },
     () => acknowledged,
   );
-  if (acknowledged < leased || leased < 0.9 * leases * batch) {
-    throw new Error(`drain of ${topic}: of ${leases * batch} tasks ${leased} leased, ${acknowledged} acknowledged`);
+  if (acknowledged < leased || leased < 0.9 * expected) {
+    throw new Error(`drain of ${topic}: of ${expected} tasks ${leased} leased, ${acknowledged} acknowledged`);
   }
   return report;
 }

@@ -47,7 +47,7 @@ async function throughput(
   const connections = CLIENTS[batch];
   const durationMs = options.quick ? 500 : 1_500;
   // About as long as the others take.
-  const leases = (options.quick ? 20 : 60) * connections;
+  const leasesEach = options.quick ? 20 : 60;
   const tasksPerSecond = async (report: Promise<LoadReport>, tasksEach: number) => (await report).perSecond * tasksEach;
   const post = (path: string) =>
     tasksPerSecond(load.ask({ kind: 'post', origin, path, body, connections, durationMs }), batch);
@@ -57,8 +57,8 @@ async function throughput(
       'empty route': () => post(EMPTY_ROUTE),
       enqueue: () => post(`/v1/topics/enqueued-${batch}/tasks`),
       drain: async () => {
-        await server.ask({ kind: 'fill', topic: drained, tasks: leases * batch });
-        return tasksPerSecond(load.ask({ kind: 'drain', origin, topic: drained, batch, connections, leases }), 1);
+        await server.ask({ kind: 'fill', topic: drained, tasks: connections * leasesEach * batch });
+        return tasksPerSecond(load.ask({ kind: 'drain', origin, topic: drained, batch, connections, leasesEach }), 1);
       },
     },
     options.rounds,
