@@ -38,38 +38,57 @@ export async function crawl(options: CrawlOptions): Promise<CrawlSummary> {
     settings.server === null
       ? await EmbeddedFrontier.open(join(options.dataDir, 'queue.db'), options.log)
       : new HttpFrontier({ server: settings.server, prefix: settings.topicPrefix, patienceMs: PATIENCE_MS });
-  const pages = new Pages(join(options.dataDir, 'pages.db'));
-  const fetcher = newFetcher(settings);
-  const ended = new AbortController();
   try {
-    for (const host of pages.hosts()) if (host.admitted === 1) scope.admit(`http://${host.host}/`);
-    const stats = newStats(pages.totals().states.stored);
-    const politeness = new Politeness(pages, frontier, {
-      ...settings,
-      maxAttempts: settings.attempts,
-    });
-    const outbox = new Outbox(frontier, politeness, stats);
-    const robots = new Robots(pages, fetcher, {
-      token: settings.product,
-      retryMs: settings.backoffMs,
-      tries: settings.attempts,
-      now: Date.now,
-    });
-    const gate = new Gate({ robots, politeness, scope, outbox, sitemaps: settings.sitemaps, ended: ended.signal });
-    const worker = new Worker({ settings, pages, fetcher, gate, outbox, politeness, scope, stats });
-    await politeness.restore();
-    const seed = { kind: 'page', depth: 0, referrer: null, hops: 0, seed: true, lastModified: null } as const;
-    await outbox.send(seeds.map((url) => ({ task: { ...seed, url } })));
-    const run = new Run(frontier, worker, stats, settings, options, ended);
-    const reason = await run.untilEnd();
-    const { states, hosts } = pages.totals();
-    return { reason, states, hosts, stats, elapsedMs: run.elapsedMs };
+    const pages = new Pages(join(options.dataDir, 'pages.db'));
+    const fetcher = newFetcher(settings);
+    try {
+      return await crawlWith({ frontier, pages, fetcher, scope, seeds, settings, options });
+    } finally {
+      await fetcher.close();
+      pages.close();
+    }
   } finally {
-    ended.abort();
-    await fetcher.close();
     await frontier.close();
-    pages.close();
   }
+}
+
+interface CrawlParts {
+  readonly frontier: Frontier;
+  readonly pages: Pages;
+  readonly fetcher: Fetcher;
+  readonly scope: Scope;
+  readonly seeds: readonly string[];
+  readonly settings: CrawlSettings;
+  readonly options: CrawlOptions;
+}
+
+async function crawlWith(parts: CrawlParts): Promise<CrawlSummary> {
+  const { frontier, pages, fetcher, scope, seeds, settings, options } = parts;
+  const ended = new AbortController();
+  for (const { host, admitted } of pages.hosts()) if (admitted === 1) scope.admit(`http://${host}/`);
+  pages.forgetUnreached(settings.attempts);
+  const stats = newStats(pages.totals().states.stored);
+  const politeness = new Politeness(pages, frontier, { ...settings, maxAttempts: settings.attempts });
+  const outbox = new Outbox(frontier, politeness, stats);
+  const robots = new Robots(pages, fetcher, {
+    token: settings.product,
+    retryMs: settings.backoffMs,
+    tries: settings.attempts,
+    now: Date.now,
+  });
+  const gate = new Gate({ robots, politeness, scope, outbox, sitemaps: settings.sitemaps, ended: ended.signal });
+  const worker = new Worker({ settings, pages, fetcher, gate, outbox, politeness, scope, stats });
+
+  await politeness.restore();
+  const seed = { kind: 'page', depth: 0, referrer: null, hops: 0, seed: true, lastModified: null } as const;
+  // Whoever starts a crawl anew after its beginning failed has done something about it.
+  const isUnreached = (url: string): boolean => ['failed', 'refused'].includes(pages.page(url)?.state ?? '');
+  await outbox.send(seeds.map((url) => ({ task: { ...seed, url }, again: isUnreached(url) })));
+
+  const run = new Run(frontier, worker, stats, settings, options, ended);
+  const reason = await run.untilEnd();
+  const { states, hosts } = pages.totals();
+  return { reason, states, hosts, stats, elapsedMs: run.elapsedMs };
 }
 
 const newFetcher = (settings: CrawlSettings): Fetcher =>

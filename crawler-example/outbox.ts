@@ -14,6 +14,8 @@ export interface Link {
   readonly task: FrontierTask;
   /** 0 to 1; null where no sitemap says. */
   readonly sitemapPriority?: number | null;
+  /** Also where it is settled already. */
+  readonly again?: boolean;
 }
 
 /** Puts links into their hosts' topics. The queue's dedup decides; what is remembered here only spares calls. */
@@ -47,7 +49,10 @@ export class Outbox {
     await this.#politeness.prepare(host);
     for (let i = 0; i < links.length; i += CHUNK) {
       const chunk = links.slice(i, i + CHUNK);
-      const inputs = chunk.map(([, link]) => toInput(link.task, link.sitemapPriority ?? null));
+      const inputs = chunk.map(([, { task, sitemapPriority, again }]) => ({
+        ...toInput(task, sitemapPriority ?? null),
+        ...(again === true && { onDuplicate: 'again' as const }),
+      }));
       const results = await this.#frontier.enqueue(host, inputs);
       for (const result of results) {
         if (result.id === null) this.#stats.unqueued++;

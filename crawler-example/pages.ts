@@ -91,7 +91,12 @@ export class Pages {
   /** @param path a file, or `:memory:` */
   constructor(path: string) {
     this.#db = new Database(path);
-    this.#db.pragma('journal_mode = WAL');
+    try {
+      this.#db.pragma('journal_mode = WAL');
+    } catch (error) {
+      this.#db.close();
+      throw new Error(`${path}: ${(error as Error).message}`);
+    }
     // The queue forgets a task once it is acknowledged, so its row must outlast a power cut as well.
     this.#db.pragma('synchronous = FULL');
     this.#db.pragma('busy_timeout = 10000');
@@ -213,6 +218,11 @@ export class Pages {
     this.#prepare(
       `INSERT OR REPLACE INTO robots ${columns('origin, state, body, fetchedAt, expiresAt, failures')}`,
     ).run(row);
+  }
+
+  /** Forgets that origins were refused or given up: a new run, perhaps with other flags, tries them again. */
+  forgetUnreached(tries: number): void {
+    this.#prepare("DELETE FROM robots WHERE state = 'refused' OR failures >= ?").run(tries);
   }
 
   host(host: string): HostRow | undefined {

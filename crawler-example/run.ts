@@ -55,6 +55,7 @@ export class Run {
       return reason;
     } finally {
       await this.#letFinish();
+      this.#ended.abort();
       await stopReports();
       await this.#keeper.stop();
     }

@@ -1,3 +1,5 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { afterEach, describe, expect, it } from 'vitest';
 import type { PageRow } from '../../crawler-example/pages.ts';
@@ -320,6 +322,30 @@ describe('a crawl', () => {
     const { states } = await quickCrawl({ seeds, dataDir: other, allowPrivate: false });
     expect(states).toMatchObject({ refused: 4, stored: 0 });
     expect(asked.length).toBe(before);
+  });
+
+  it('tries a beginning that failed again, when it is started anew', async () => {
+    let broken = true;
+    const { origin } = await web((request, response) => {
+      if (request.url === '/robots.txt') send(response, { status: 404 });
+      else send(response, broken ? { status: 404 } : links('/x'));
+    });
+    const dir = dataDir();
+    await quickCrawl({ seeds: [origin], dataDir: dir, allowPrivate: false });
+    expect(pageAt(dir, '/').state).toBe('refused');
+    await quickCrawl({ seeds: [origin], dataDir: dir });
+    expect(pageAt(dir, '/')).toMatchObject({ state: 'failed', status: 404 });
+    broken = false;
+    await quickCrawl({ seeds: [origin], dataDir: dir });
+    expect(outline(dir)).toEqual(['/ stored', '/x stored']);
+  });
+
+  it('says which file it cannot read', async () => {
+    const dir = dataDir();
+    writeFileSync(join(dir, 'pages.db'), 'this is no database, but it is long enough to be looked at. '.repeat(20));
+    await expect(quickCrawl({ seeds: ['http://a.test/'], dataDir: dir })).rejects.toThrow(
+      /pages\.db: file is not a database/,
+    );
   });
 
   it('stores exactly as many pages as asked for, over restarts too', async () => {

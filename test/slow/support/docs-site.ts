@@ -5,7 +5,7 @@
  * Nothing here is shared with the crawler, neither code nor library.
  */
 import { execFileSync } from 'node:child_process';
-import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -25,7 +25,7 @@ export interface DocsTree {
 /** Fetches the package by apt-get, or makes up a tree of its size; kept in the system's directory for temporary files. */
 export function docsTree(): DocsTree {
   const cache = join(tmpdir(), `ebbmark-${PACKAGE}`);
-  const dir = join(cache, TREE);
+  const dir = join(cache, 'unpacked', TREE);
   if (existsSync(join(dir, 'index.html'))) return { dir, real: true };
   mkdirSync(cache, { recursive: true });
   const run = (file: string, ...args: readonly string[]): unknown =>
@@ -39,7 +39,9 @@ export function docsTree(): DocsTree {
       run('apt-get', 'download', PACKAGE);
     }
     const deb = readdirSync(cache).find((name) => name.endsWith('.deb'))!;
-    run('dpkg-deb', '-x', deb, '.');
+    // Moved once it is whole, so that a run that was cut leaves nothing behind that looks like a tree.
+    run('dpkg-deb', '-x', deb, 'unpacking');
+    renameSync(join(cache, 'unpacking'), join(cache, 'unpacked'));
     return { dir, real: true };
   } catch (error) {
     const made = join(tmpdir(), `ebbmark-made-up-docs`);
