@@ -1,7 +1,6 @@
 import { existsSync } from 'node:fs';
 import { type Environment, type Flags, readSettings } from '../config.ts';
 import { readStatus, type Status } from '../http/status-page.ts';
-import { openQueue } from '../queue/open.ts';
 import { CommandError } from './failure.ts';
 import { type CommandQueue, RemoteQueue } from './remote-queue.ts';
 
@@ -26,6 +25,8 @@ export async function connect(flags: Flags, env: Environment): Promise<Connectio
   if (!existsSync(store.path)) {
     throw new CommandError(`There is no store at ${store.path}.\nCreate it:   ebbmark migrate --store ${store.text}`);
   }
+  // Loaded only here: commands to a running server start faster without a store.
+  const { openQueue } = await import('../queue/open.ts');
   const queue = await openQueue({ store: store.text });
   return { queue, status: () => readStatus(queue), close: () => queue.stop() };
 }

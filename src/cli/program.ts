@@ -3,8 +3,6 @@ import { type Environment, type Flags, SERVER_SETTINGS } from '../config.ts';
 import { VERSION } from '../http/version.ts';
 import { examples, withSettings } from './command.ts';
 import { addEnqueueCommand } from './enqueue.ts';
-import { migrate } from './migrate.ts';
-import { serve } from './serve.ts';
 import { addTaskCommands } from './task-commands.ts';
 import { addTopicCommands } from './topic-commands.ts';
 
@@ -21,7 +19,8 @@ export function createProgram(env: Environment): Command {
     .configureOutput({ outputError: () => {} });
 
   const server = withSettings(program.command('serve').description('run the server'), SERVER_SETTINGS).action(
-    (flags: Flags) => serve(flags, env),
+    // Loaded only here: the other commands start faster without the server.
+    async (flags: Flags) => (await import('./serve.ts')).serve(flags, env),
   );
   examples(
     server,
@@ -42,6 +41,7 @@ export function createProgram(env: Environment): Command {
     program.command('migrate').description('create or upgrade the store of a stopped server, and say what was done'),
     ['store'],
   ).action(async (flags: Flags) => {
+    const { migrate } = await import('./migrate.ts');
     process.stdout.write(`${await migrate(flags, env)}\n`);
   });
   examples(store, 'ebbmark migrate --store sqlite:./ebbmark.db');

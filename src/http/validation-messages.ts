@@ -25,7 +25,9 @@ interface Described {
 export function issuesOf(errors: readonly ErrorObject[]): InputIssue[] {
   // What failed inside the branches of a `oneOf` only repeats what the `oneOf` says.
   const choices = errors.filter((error) => error.keyword === 'oneOf').map((error) => `${error.schemaPath}/`);
-  return errors.filter((error) => !choices.some((choice) => error.schemaPath.startsWith(choice))).map(issueOf);
+  const issues = errors.filter((error) => !choices.some((choice) => error.schemaPath.startsWith(choice))).map(issueOf);
+  const seen = new Set<string>();
+  return issues.filter(({ path, message }) => seen.size < seen.add(`${path}\0${message}`).size);
 }
 
 function issueOf(error: ErrorObject): InputIssue {
@@ -44,15 +46,15 @@ function issueOf(error: ErrorObject): InputIssue {
       const known = names.length === 0 ? 'none are taken here' : `known are ${names.join(', ')}`;
       return { path: `${path}/${pointer(name)}`, message: `${show(cut(name))} is not a known field; ${known}` };
     }
-    case 'oneOf':
-      return {
-        path,
-        message: `${showValue(error.data)} has not exactly one of payload and payloadBase64${exampleOf(schema)}`,
-      };
-    default:
-      return { path, message: `${showValue(error.data)} is not ${ruleOf(schema)}${exampleOf(schema)}` };
+    default: {
+      const isChoice = error.keyword === 'oneOf' && isObject(error.data);
+      const fault = isChoice ? 'has not exactly one of payload and payloadBase64' : `is not ${ruleOf(schema)}`;
+      return { path, message: `${showValue(error.data)} ${fault}${exampleOf(schema)}` };
+    }
   }
 }
+
+const isObject = (value: unknown): boolean => typeof value === 'object' && value !== null && !Array.isArray(value);
 
 const pointer = (name: string): string => cut(name).replaceAll('~', '~0').replaceAll('/', '~1');
 const cut = (text: string): string => (text.length > 80 ? `${text.slice(0, 77)}…` : text);

@@ -64,10 +64,10 @@ const integersOf = (schema: TSchema): readonly string[] =>
     .filter(([, property]) => property.type === 'integer')
     .map(([name]) => name);
 
-/** Plain decimal integers only: not `0x10`, ` 5`, `1e3` or an empty text, which Number() takes as well. */
+/** Plain decimal integers only: not `0x10`, ` 5`, `-0`, `1e3` or an empty text, which Number() takes as well. */
 function readInteger(query: Record<string, unknown>, name: string): void {
   const text = query[name];
-  if (typeof text === 'string' && /^-?(0|[1-9]\d{0,15})$/.test(text)) query[name] = Number(text);
+  if (typeof text === 'string' && /^(0|-?[1-9]\d{0,15})$/.test(text)) query[name] = Number(text);
 }
 
 /** Counts values, up to a limit. */

@@ -1,0 +1,250 @@
+/** Every command, against a running server and against a stopped one's store. */
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { startServer, type TestServer } from '../http/support/server.ts';
+import { type Run, type RunOptions, run } from './support/run.ts';
+
+let server: TestServer;
+let directory: string;
+beforeAll(async () => {
+  server = await startServer();
+  directory = await mkdtemp(join(tmpdir(), 'ebbmark-cli-'));
+});
+afterAll(async () => {
+  await server.close();
+  await rm(directory, { recursive: true, force: true });
+});
+
+const ebbmark = (args: readonly string[], options: RunOptions = {}): Promise<Run> =>
+  run(args, { ...options, env: { EBBMARK_URL: server.url, ...options.env } });
+
+/** Runs a command that has to do, with --json. */
+// biome-ignore lint/suspicious/noExplicitAny: answers have every shape
+async function json(args: readonly string[], options: RunOptions = {}): Promise<any> {
+  const result = await ebbmark([...args, '--json'], options);
+  expect(result, JSON.stringify(result)).toMatchObject({ code: 0, err: '' });
+  return JSON.parse(result.out);
+}
+
+describe('the way of a task, against a running server', () => {
+  it('enqueue, task, lease, ack', async () => {
+    const { id } = await json([
+      'enqueue',
+      'way',
+      '{"n":1}',
+      '--priority',
+      '7',
+      '--message-id',
+      'm1',
+      '--ttl',
+      '1h',
+      '--metadata',
+      'a=b=c',
+      '--metadata',
+      'd=',
+    ]);
+    expect(await json(['task', 'way', id])).toMatchObject({
+      state: 'ready',
+      priority: 7,
+      messageId: 'm1',
+      payload: { n: 1 },
+      metadata: { a: 'b=c', d: '' },
+    });
+    const again = await ebbmark(['enqueue', 'way', '2', '--message-id', 'm1']);
+    expect(again).toMatchObject({ code: 0, out: expect.stringMatching(new RegExp(`^${id}  .*known`)) });
+    const { tasks } = await json(['lease', 'way', '--max', '5', '--lease', '2m', '--worker', 'me']);
+    expect(tasks).toMatchObject([{ id, payload: { n: 1 } }]);
+    const acked = await ebbmark(['ack', tasks[0].leaseId, '--result', '{"ok":true}']);
+    expect(acked).toMatchObject({ code: 0, out: `${tasks[0].leaseId}: ok\n` });
+    const done = await ebbmark(['task', 'way', id, '--wait', '5s']);
+    expect(done.out).toMatch(/^state +done$/m);
+    expect(done.out).toMatch(/^result +\{"ok":true\}$/m);
+    expect(done.out).toMatch(/^ +1 +me +\d{4}-/m);
+  });
+
+  it('dead letters: nack, tasks, redrive', async () => {
+    await json(['enqueue', 'dead', '"x"']);
+    const { tasks } = await json(['lease', 'dead']);
+    expect((await ebbmark(['nack', tasks[0].leaseId, '--dead', '--reason', 'no\u001b[31mgood'])).code).toBe(0);
+    const list = await ebbmark(['tasks', 'dead', '--state', 'dead']);
+    expect(list.out).toMatch(/^id +state +priority +attempt/);
+    expect(list.out).toContain('no\\u{1b}[31mgood');
+    expect(await ebbmark(['redrive', 'dead'])).toMatchObject({ code: 0, out: '1 redriven, 0 refused.\n' });
+    const refused = await ebbmark(['redrive', 'dead', '--id', 'nothing']);
+    expect(refused).toMatchObject({ code: 1, out: expect.stringMatching(/^0 redriven, 1 refused\.\nnothing: /) });
+  });
+
+  it('settings: set, topic, pause, resume, purge', async () => {
+    await json(['enqueue', 'set', '1']);
+    expect(
+      (await json(['set', 'set', 'maxInFlight=3', 'rate={"tasks":1,"perMs":1,"burst":1}'])).settings,
+    ).toMatchObject({ maxInFlight: 3, rate: { tasks: 1 } });
+    expect((await json(['set', 'set', 'maxInFlight=null'])).settings.maxInFlight).toBeNull();
+    expect(await ebbmark(['pause', 'set'])).toMatchObject({ code: 0, out: 'set is paused.\n' });
+    expect(await ebbmark(['lease', 'set'])).toMatchObject({ code: 0, out: 'Nothing is ready.\n' });
+    expect(await ebbmark(['resume', 'set'])).toMatchObject({ code: 0, out: 'set is not paused.\n' });
+    expect((await ebbmark(['topic', 'set'])).out).toMatch(/^ready +1$/m);
+    expect(await ebbmark(['purge', 'set'])).toMatchObject({ code: 0, out: 'set is purged.\n' });
+    expect(await ebbmark(['lease', 'set'])).toMatchObject({ out: 'Nothing is ready.\n' });
+  });
+
+  it('cancel, reschedule, release, scan, cursors', async () => {
+    const first = await json(['enqueue', 'more', '1']);
+    const second = await json(['enqueue', 'more', '2', '--delay', '1h']);
+    expect(await json(['reschedule', 'more', first.id, '--priority', '9'])).toMatchObject({ priority: 9 });
+    expect(await ebbmark(['cancel', 'more', second.id, '--reason', 'why'])).toMatchObject({
+      code: 0,
+      out: `${second.id} is cancelled.\n`,
+    });
+    const { tasks } = await json(['lease', 'mo*']);
+    expect(await ebbmark(['release', tasks[0].leaseId, 'garbage'])).toMatchObject({
+      code: 1,
+      out: expect.stringMatching(/: ok\ngarbage: lease-invalid: /),
+    });
+    for (const command of ['scan', 'cursors']) {
+      const shown = await ebbmark([command, 'more']);
+      expect(shown).toMatchObject({ code: 0, err: '' });
+      expect(shown.out).toMatch(/^priority +next +scan +completion/);
+    }
+    expect(await json(['cursors', 'more'])).toMatchObject({ topic: 'more', priorities: expect.any(Array) });
+  });
+
+  it('topics and status', async () => {
+    await server.enqueue('list/\u202e\u0300', { payload: 1 });
+    await server.enqueue('list/b', { payload: 1 }, { payload: 1 });
+    const table = await ebbmark(['topics', '--prefix', 'list/']);
+    expect(table.out).toMatch(/^topic +ready +delayed +leased +dead\nlist\/b +2 /);
+    expect(table.out).toContain('list/\\u{202e}');
+    const one = await ebbmark(['topics', '--prefix', 'list/', '--limit', '1']);
+    expect(one.err).toContain("--after 'list/b'");
+    expect((await json(['topics', '--prefix', 'list/', '--after', 'list/b'])).topics).toHaveLength(1);
+    expect(await ebbmark(['topics', '--prefix', 'nothing'])).toMatchObject({ code: 0, out: 'No topic is active.\n' });
+    expect((await ebbmark(['status'])).out).toMatch(/^Ebbmark \d/);
+    expect(await json(['status'])).toMatchObject({ queue: { store: expect.any(String) } });
+  });
+
+  it('enqueue from files and lines', async () => {
+    const file = join(directory, 'payload');
+    await writeFile(file, Buffer.from([0, 255, 10]));
+    const { id } = await json(['enqueue', 'files', '--file', file, '--bytes']);
+    expect((await json(['task', 'files', id])).payload).toEqual({ base64: 'AP8K' });
+    await json(['enqueue', 'files', '--file', '-'], { input: '[1]' });
+    expect((await ebbmark(['enqueue', 'files', '--file', file])).code).toBe(2);
+    expect(await ebbmark(['enqueue', 'files', '--file', join(directory, 'none')])).toMatchObject({
+      code: 1,
+      err: expect.stringContaining('cannot be read'),
+    });
+
+    const lines = Array.from({ length: 450 }, (_, at) => `{"at":${at}}`).join('\n');
+    expect(await json(['enqueue', 'lines', '--lines'], { input: `${lines}\r\n\n` })).toEqual({
+      enqueued: 450,
+      deduplicated: 0,
+      refused: 0,
+    });
+    expect((await server.get('/v1/topics/lines')).json.counts.ready).toBe(450);
+    const large = await ebbmark(['enqueue', 'lines', '--lines'], { input: `1\n"${'x'.repeat(300_000)}"\n2\n` });
+    expect(large).toMatchObject({ code: 1, out: '2 enqueued, 0 known already, 1 refused\n' });
+    expect(large.err).toMatch(/^line 2: payload-too-large: /);
+    const broken = await ebbmark(['enqueue', 'lines', '--lines'], { input: '1\n{oops\n3\n' });
+    expect(broken).toMatchObject({ code: 1, err: expect.stringMatching(/^line 2: "\{oops" is not JSON/) });
+  });
+});
+
+describe('with --store', () => {
+  it('does the same on the store of a stopped server', async () => {
+    const store = `sqlite:${join(directory, 'stopped.db')}`;
+    const missing = await run(['topics', '--store', store]);
+    expect(missing).toMatchObject({ code: 1, err: expect.stringContaining(`ebbmark migrate --store ${store}`) });
+    expect(await run(['migrate', '--store', store])).toMatchObject({ code: 0, out: `${store} was created.\n` });
+    expect(await run(['migrate', '--store', store])).toMatchObject({ code: 0, out: `${store} is up to date.\n` });
+
+    const with_ = (args: readonly string[]) => run([...args, '--store', store, '--json']);
+    const { id } = JSON.parse((await with_(['enqueue', 'a', '{"n":1}'])).out);
+    const { tasks } = JSON.parse((await with_(['lease', 'a', '--lease', '10m'])).out);
+    expect(tasks).toMatchObject([{ id, payload: { n: 1 } }]);
+    expect(JSON.parse((await with_(['ack', tasks[0].leaseId, '--result', '1'])).out)).toMatchObject([{ ok: true }]);
+    expect(JSON.parse((await with_(['task', 'a', id])).out)).toMatchObject({ state: 'done', result: 1 });
+    expect(JSON.parse((await with_(['topics'])).out)).toMatchObject({ topics: [{ topic: 'a' }] });
+    expect(JSON.parse((await with_(['status'])).out)).toMatchObject({ queue: { store: expect.any(String) } });
+  });
+});
+
+describe('what goes wrong', () => {
+  it('no server: says how to go on', async () => {
+    // Port 9 of loopback: nothing listens there.
+    const result = await run(['topics', '--url', 'http://127.0.0.1:9']);
+    expect(result).toMatchObject({ code: 1, out: '' });
+    for (const hint of ['ebbmark serve', '--url', 'EBBMARK_URL', '--store']) expect(result.err).toContain(hint);
+  });
+
+  it('not found: the code and the detail', async () => {
+    expect(await ebbmark(['task', 'way', 'nothing'])).toMatchObject({
+      code: 1,
+      out: '',
+      err: expect.stringMatching(/^task-not-found: /),
+    });
+    expect(await ebbmark(['topic', 'never'])).toMatchObject({
+      code: 1,
+      err: expect.stringMatching(/^topic-not-found: /),
+    });
+  });
+
+  it.each([
+    [['nonsense'], 'unknown command'],
+    [['topics', '--nonsense'], 'unknown option'],
+    [['enqueue'], 'missing required argument'],
+    [['enqueue', 'a'], 'Give one payload'],
+    [['enqueue', 'a', '1', '--lines'], 'Give one payload'],
+    [['enqueue', 'a', 'hello'], 'It is not JSON (a text needs quotes of its own)'],
+    [['enqueue', 'a*', '1'], "free of '*'"],
+    [['enqueue', 'a', '1', '--delay', '5'], 'a number with a unit'],
+    [['enqueue', 'a', '1', '--priority', 'high'], 'an integer'],
+    [['enqueue', 'a', '1', '--metadata', 'x'], 'NAME=VALUE'],
+    [['tasks', 'a', '--state', 'gone'], 'is not one of ready'],
+    [['topics', '--limit', '0'], 'a positive integer'],
+    [['set', 'a', 'nonsense=1'], 'is not SETTING=VALUE'],
+    [['set', 'a', 'maxInFlight=many'], 'is not JSON'],
+    [['set', 'a', 'maxInFlight=0'], 'invalid-input'],
+    [['reschedule', 'a', 'b'], 'Say what to change'],
+    [['topics', '--url', 'nonsense'], '--url: "nonsense" is not'],
+    [['topics', '--store', 'nonsense'], '--store: "nonsense" is not sqlite:PATH'],
+  ])('%j is bad usage', async (args, message) => {
+    const result = await ebbmark(args);
+    expect(result, result.err).toMatchObject({ code: 2, out: '' });
+    expect(result.err).toContain(message);
+    expect(result.err).not.toMatch(/\n\s+at /);
+  });
+});
+
+describe('help', () => {
+  it('suffices', async () => {
+    const { out, code } = await run(['--help']);
+    expect(code).toBe(0);
+    const commands = [
+      ...out
+        .split('Commands:')[1]!
+        .split('Examples:')[0]!
+        .matchAll(/^ {2}(\w+) /gm),
+    ].map((match) => match[1]!);
+    expect(commands).toEqual(
+      expect.arrayContaining(['serve', 'topics', 'cursors', 'enqueue', 'migrate', 'lease', 'ack', 'status']),
+    );
+    expect(out).toContain('Exit codes');
+    const serve = await run(['serve', '--help']);
+    for (const name of [
+      'EBBMARK_STORE',
+      'EBBMARK_LISTEN',
+      'EBBMARK_LOG_LEVEL',
+      'EBBMARK_MAX_BODY_BYTES',
+      'EBBMARK_MIGRATE',
+      'EBBMARK_ALLOW_PUBLIC',
+    ]) {
+      expect(serve.out).toContain(name);
+    }
+    expect(await run(['enqueue', '--help'])).toMatchObject({ code: 0, out: expect.stringContaining('Examples:') });
+    expect(await run(['--version'])).toMatchObject({ code: 0, out: expect.stringMatching(/^\d+\.\d+\.\d+\n$/) });
+    expect((await run([])).code).toBe(2);
+  });
+});

@@ -1,0 +1,178 @@
+/** The server as a process: its start, its log, and its end by signals. */
+import { mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import net from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { type Running, run, start } from './support/run.ts';
+
+let directory: string;
+let count = 0;
+const started: Running[] = [];
+
+beforeAll(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'ebbmark-serve-'));
+});
+afterEach(async () => {
+  for (const { child, ended } of started.splice(0)) {
+    child.kill('SIGKILL');
+    await ended;
+  }
+});
+afterAll(() => rm(directory, { recursive: true, force: true }));
+
+const newStore = () => `sqlite:${join(directory, `${count++}.db`)}`;
+
+async function serve(args: readonly string[] = [], env: Readonly<Record<string, string>> = {}) {
+  const server = start(
+    ['serve', '--listen', '127.0.0.1:0', ...(args.includes('--store') ? [] : ['--store', newStore()]), ...args],
+    { env },
+  );
+  started.push(server);
+  const [, url] = await server.until(/"url":"([^"]+)"/);
+  return { ...server, url: url! };
+}
+
+const post = (url: string, path: string, body: unknown) =>
+  fetch(url + path, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) });
+
+/** Resolves once so many lease calls wait. */
+async function untilWaiting(url: string, calls: number): Promise<void> {
+  for (;;) {
+    const metrics = await (await fetch(`${url}/metrics`)).text();
+    if (metrics.includes(`\nebbmark_lease_calls_waiting ${calls}\n`)) return;
+  }
+}
+
+describe('ebbmark serve', () => {
+  it.each(['SIGTERM', 'SIGINT'] as const)(
+    'ends by %s with 0 within five seconds, long polls answered',
+    async (signal) => {
+      const server = await serve();
+      const polls = [1, 2, 3].map(() => post(server.url, '/v1/leases', { topics: ['quiet'], waitMs: 60_000 }));
+      await untilWaiting(server.url, 3);
+      const at = performance.now();
+      server.child.kill(signal);
+      for (const poll of polls) expect(await (await poll).json()).toEqual({ tasks: [] });
+      expect(await server.ended).toMatchObject({ code: 0, signal: null, err: '' });
+      expect(performance.now() - at).toBeLessThan(5000);
+      expect(server.out()).toContain('"msg":"stopped"');
+    },
+  );
+
+  it('keeps what it acknowledged over a stop, and over a kill', async () => {
+    const store = newStore();
+    for (const signal of ['SIGTERM', 'SIGKILL'] as const) {
+      const server = await serve(['--store', store]);
+      expect((await post(server.url, '/v1/topics/kept/tasks', { tasks: [{ payload: signal }] })).status).toBe(201);
+      server.child.kill(signal);
+      await server.ended;
+    }
+    const server = await serve(['--store', store]);
+    const leased = (await (await post(server.url, '/v1/leases', { topics: ['kept'], max: 10 })).json()) as {
+      tasks: { payload: string }[];
+    };
+    expect(leased.tasks.map((task) => task.payload)).toEqual(['SIGTERM', 'SIGKILL']);
+  });
+
+  it('waits for a request that is on its way, but not for ever', async () => {
+    const server = await serve();
+    const socket = net.connect(Number(new URL(server.url).port), '127.0.0.1');
+    socket.on('error', () => {});
+    socket.write(
+      'POST /v1/topics/a/tasks HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{',
+    );
+    await fetch(`${server.url}/healthz`);
+    const at = performance.now();
+    server.child.kill('SIGTERM');
+    expect(await server.ended).toMatchObject({ code: 0 });
+    expect(performance.now() - at).toBeLessThan(5000);
+    socket.destroy();
+  });
+
+  it('ends at once by a second signal', async () => {
+    const server = await serve();
+    const socket = net.connect(Number(new URL(server.url).port), '127.0.0.1');
+    socket.on('error', () => {});
+    socket.write(
+      'POST /v1/topics/a/tasks HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{',
+    );
+    await fetch(`${server.url}/healthz`);
+    const at = performance.now();
+    server.child.kill('SIGTERM');
+    await server.until(/"msg":"stopping"/);
+    server.child.kill('SIGINT');
+    expect((await server.ended).code).toBe(1);
+    expect(performance.now() - at).toBeLessThan(2000);
+    socket.destroy();
+  });
+
+  it('logs no payload, result or metadata at any level, and requests at debug only', async () => {
+    const server = await serve(['--log-level', 'trace'], { EBBMARK_TYPO: 'x' });
+    const secret = 'canary-7f3a';
+    await post(server.url, '/v1/topics/logs/tasks', {
+      tasks: [
+        { payload: secret, metadata: { secret } },
+        { payload: { secret }, priority: 99 },
+      ],
+    });
+    await post(server.url, '/v1/topics/logs/tasks', { tasks: [{ payload: secret, [secret]: 1 }] });
+    const leased = (await (await post(server.url, '/v1/leases', {})).json()) as { tasks: { leaseId: string }[] };
+    await post(server.url, '/v1/leases/settle', { ack: [{ leaseId: leased.tasks[0]!.leaseId, result: secret }] });
+    server.child.kill('SIGTERM');
+    const { out, err } = await server.ended;
+    expect(out + err).not.toContain(secret);
+    expect(out).toContain('"route":"/v1/topics/:topic/tasks"');
+    expect(out).toContain('"name":"EBBMARK_TYPO"');
+    for (const line of out.trim().split('\n'))
+      expect(JSON.parse(line)).toMatchObject({ level: expect.any(String), time: expect.any(String) });
+  });
+
+  it('listens on other addresses only with a word for it, and then warns', async () => {
+    const refused = await run(['serve', '--listen', '0.0.0.0:0', '--store', newStore()]);
+    expect(refused).toMatchObject({ code: 2, out: '' });
+    expect(refused.err).toContain('--allow-public');
+    // 127.0.0.2 is loopback: nothing here may really be public.
+    const server = await serve(['--listen', '127.0.0.2:0']);
+    expect(server.url).toMatch(/^http:\/\/127\.0\.0\.2:\d+$/);
+  });
+
+  it('does not start with a bad value, and names all of them', async () => {
+    const { code, err, out } = await run(['serve', '--log-level', 'loud'], { env: { EBBMARK_MAX_BODY_BYTES: '0' } });
+    expect({ code, out }).toEqual({ code: 2, out: '' });
+    expect(err.trim().split('\n')).toEqual([
+      expect.stringMatching(/^EBBMARK_MAX_BODY_BYTES: "0" is not a size from 1k to 256m; for example: 8m$/),
+      expect.stringMatching(/^--log-level: "loud" is not one of trace, .*; for example: info$/),
+    ]);
+  });
+
+  it('does not start on a store that is in use, and the one who uses it goes on', async () => {
+    const store = newStore();
+    const first = await serve(['--store', store]);
+    const second = await run(['serve', '--listen', '127.0.0.1:0', '--store', store]);
+    expect(second.code).toBe(1);
+    expect(second.err).toMatch(/in use|another process/);
+    expect((await fetch(`${first.url}/readyz`)).status).toBe(200);
+  });
+
+  it('does not start on a damaged store, and leaves it as it is', async () => {
+    const path = join(directory, 'damaged.db');
+    await writeFile(path, 'this is a letter to my aunt, not a database'.repeat(100));
+    const before = await readFile(path);
+    const { code, err } = await run(['serve', '--listen', '127.0.0.1:0', '--store', `sqlite:${path}`]);
+    expect(code).toBe(1);
+    expect(err).toContain(path);
+    expect(err).not.toMatch(/\n\s+at /);
+    expect((await readFile(path)).equals(before)).toBe(true);
+  });
+
+  it('says so when its address is taken, and lets go of the store', async () => {
+    const first = await serve();
+    const store = newStore();
+    const { code, err } = await run(['serve', '--listen', first.url.slice('http://'.length), '--store', store]);
+    expect(code).toBe(1);
+    expect(err).toContain('is in use; choose another address with --listen');
+    expect((await stat(store.slice('sqlite:'.length))).isFile()).toBe(true);
+    await serve(['--store', store]);
+  });
+});

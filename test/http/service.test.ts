@@ -1,0 +1,121 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { ERROR_CODES } from '../../src/core/errors.ts';
+import { startServer, type TestServer } from './support/server.ts';
+
+let server: TestServer;
+beforeAll(async () => {
+  server = await startServer();
+});
+afterAll(() => server.close());
+
+describe('what the server says of itself', () => {
+  it('/healthz', async () => {
+    expect(await server.get('/healthz')).toMatchObject({ status: 200, json: { status: 'ok' } });
+  });
+
+  it('/readyz', async () => {
+    expect(await server.get('/readyz')).toMatchObject({ status: 200, json: { ready: true, reasons: [] } });
+  });
+
+  it('/metrics, by the conventions of Prometheus and without a label per topic', async () => {
+    await server.enqueue('metrics', { payload: 1 }, { payload: 2 });
+    const { text, headers } = await server.get('/metrics');
+    expect(headers['content-type']).toMatch(/^text\/plain; version=0\.0\.4/);
+    expect(text).toMatch(/^ebbmark_tasks_ready 2$/m);
+    expect(text).toMatch(/^# TYPE ebbmark_tasks_enqueued_total counter\nebbmark_tasks_enqueued_total 2$/m);
+    expect((await server.get('/metrics')).text).toMatch(/^ebbmark_tasks_enqueued_total 2$/m);
+    expect(text).not.toContain('{');
+    for (const line of text.split('\n'))
+      if (line !== '' && line[0] !== '#') expect(line).toMatch(/^ebbmark_[a-z_]+ \d+(\.\d+)?$/);
+  });
+
+  it('/status, in text for people, with harmless names', async () => {
+    const evil = `\u202e\u001b[31m${'😀'.repeat(50)}`.replaceAll('\u001b', '');
+    await server.enqueue(evil, { payload: 1 });
+    await server.enqueue('x'.repeat(255), { payload: 1 });
+    const { text, headers } = await server.get('/status');
+    expect(headers['content-type']).toBe('text/plain; charset=utf-8');
+    expect(text).toMatch(/^Ebbmark \d+\.\d+\.\d+, up .+, store /);
+    expect(text).toContain('\\u{202e}[31m😀');
+    expect(text).not.toContain('\u202e');
+    expect(text).not.toContain('x'.repeat(128));
+    expect(text).toContain(`${'x'.repeat(127)}…`);
+  });
+
+  it('/status, in JSON for programs', async () => {
+    const { json } = await server.call('GET', '/status', { headers: { accept: 'application/json' } });
+    expect(json).toMatchObject({
+      version: expect.any(String),
+      queue: server.queue.status(),
+      topics: expect.any(Array),
+    });
+  });
+
+  it('answers HEAD', async () => {
+    expect(await server.call('HEAD', '/healthz')).toMatchObject({ status: 200, text: '' });
+  });
+});
+
+describe('/docs', () => {
+  it('is a page, with what it needs', async () => {
+    const page = await server.get('/docs');
+    expect(page).toMatchObject({ status: 200, text: expect.stringContaining('swagger-ui') });
+    for (const [, file] of page.text.matchAll(/(?:src|href)="(\/docs\/[^"]+\.(?:js|css))"/g)) {
+      expect((await server.get(file!)).status, file).toBe(200);
+    }
+  });
+
+  it('explains every code where the type of a problem leads', async () => {
+    const { text } = await server.get('/docs/errors');
+    for (const [code, title] of Object.entries(ERROR_CODES)) {
+      expect(text).toContain(`id="${code}"`);
+      expect(text).toContain(title);
+    }
+  });
+
+  it('describes every call of the design in OpenAPI', async () => {
+    const { json } = await server.get('/docs/json');
+    expect(json.openapi).toBe('3.1.0');
+    const calls = Object.entries(
+      json.paths as Record<string, Record<string, { operationId: string; responses: object }>>,
+    )
+      .flatMap(([path, methods]) => Object.keys(methods).map((method) => `${method.toUpperCase()} ${path}`))
+      .sort();
+    expect(calls).toEqual(
+      [
+        'POST /v1/topics/{topic}/tasks',
+        'GET /v1/topics/{topic}/tasks',
+        'GET /v1/topics/{topic}/tasks/{id}',
+        'DELETE /v1/topics/{topic}/tasks/{id}',
+        'PATCH /v1/topics/{topic}/tasks/{id}',
+        'POST /v1/leases',
+        'POST /v1/leases/settle',
+        'GET /v1/topics',
+        'GET /v1/topics/{topic}',
+        'PUT /v1/topics/{topic}',
+        'DELETE /v1/topics/{topic}',
+        'GET /v1/admin/topics/{topic}/cursors',
+        'POST /v1/admin/topics/{topic}/pause',
+        'POST /v1/admin/topics/{topic}/resume',
+        'POST /v1/admin/topics/{topic}/redrive',
+        'POST /v1/admin/topics/{topic}/scan',
+        'GET /healthz',
+        'GET /readyz',
+        'GET /metrics',
+        'GET /status',
+        'GET /docs/errors',
+      ].sort(),
+    );
+    for (const methods of Object.values(json.paths) as Record<
+      string,
+      { operationId?: string; summary?: string; responses: object }
+    >[]) {
+      for (const operation of Object.values(methods)) {
+        expect(operation.operationId).toBeTruthy();
+        expect(operation.summary).toBeTruthy();
+        expect(operation.responses).toHaveProperty('400');
+        expect(operation.responses).toHaveProperty('503');
+      }
+    }
+  });
+});
