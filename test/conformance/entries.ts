@@ -293,6 +293,21 @@ export function trimConformance(store: StoreUnderTest): void {
     expect(await definite(() => store().change(settle))).toEqual(APPLIED);
   };
 
+  describe('dropSegment', () => {
+    it('deletes a header whose next id is as read, and what is appended then begins anew', async () => {
+      const log = uniqueLog('dropped');
+      await append(store(), log, [entry(0), entry(1)]);
+      expect(await store().trim(log, 0, 0, 2)).toEqual(APPLIED);
+      expect(await store().dropSegment(log, 0, 1)).toEqual(CONFLICT);
+      expect(await store().readSegment(log, 0, true)).toMatchObject({ nextId: 2 });
+      expect(await definite(() => store().dropSegment(log, 0, 2))).toEqual(APPLIED);
+      expect(await store().readSegment(log, 0, true)).toBeNull();
+      expect(await store().dropSegment(log, 0, 2)).toEqual(CONFLICT);
+      await append(store(), log, [entry(2)]);
+      expect(await store().readHeads({ log, from: 0, to: SEGMENT, limit: 10 })).toMatchObject([{ id: 0 }]);
+    });
+  });
+
   describe('closeSegment', () => {
     it('closes a full segment, and one that was sealed', async () => {
       const [full, sealed] = [uniqueLog('full'), uniqueLog('sealed')];

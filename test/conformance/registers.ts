@@ -131,6 +131,7 @@ export function activityConformance(store: StoreUnderTest): void {
       const page = await store().readActivity(shard, period, after, limit);
       expect(page.rows.length).toBeLessThanOrEqual(limit);
       rows.push(...page.rows);
+      if (rows.length > 5_000) throw new Error('the cursor does not come to an end');
       after = page.next;
     } while (after !== null);
     return rows;
@@ -141,6 +142,14 @@ export function activityConformance(store: StoreUnderTest): void {
   describe('activity', () => {
     it('is none at first', async () => {
       expect(await store().readActivity(uniqueShard(), 0, null, 10)).toEqual({ rows: [], next: null });
+    });
+
+    it('can be read from a time on', async () => {
+      const shard = uniqueShard();
+      const rows = [1_000, 2_000, 3_000].map((at) => ({ topic: `t${at}`, tier: 5, at }));
+      await store().recordActivity(shard, 1, rows);
+      expect((await store().readActivity(shard, 1, 2_000, 10)).rows.map(({ at }) => at)).toEqual([2_000, 3_000]);
+      expect((await store().readActivity(shard, 1, 3_001, 10)).rows).toEqual([]);
     });
 
     it('is recorded once however often it is written', async () => {

@@ -34,10 +34,10 @@ export class Activity {
   read(
     shard: number,
     period: number,
-    after: string | null,
+    from: string | number | null,
     limit: number,
   ): { readonly rows: readonly ActivityRow[]; readonly next: string | null } {
-    const [at, topic, tier] = after === null ? FIRST : cursorOf(after);
+    const [at, topic, tier] = typeof from === 'string' ? cursorOf(from) : [from ?? Number.MIN_SAFE_INTEGER, '', 0];
     const found = this.#page.all(shard, period, at, topic, tier, limit + 1);
     const rows = found.slice(0, limit).map(([at, topic, tier]) => ({ topic, tier, at }));
     return { rows, next: found.length > limit ? cursorText(rows.at(-1)) : null };
@@ -48,8 +48,6 @@ export class Activity {
     return this.#drop.run(shard, period, shard, period).changes;
   }
 }
-
-const FIRST: Row = [Number.MIN_SAFE_INTEGER, '', 0];
 
 const cursorText = (row: ActivityRow | undefined): string | null =>
   row === undefined ? null : `${row.at}/${row.tier}/${row.topic}`;

@@ -6,7 +6,7 @@
 import { closeSync, existsSync, fstatSync, openSync, readSync } from 'node:fs';
 import type { Database } from 'better-sqlite3';
 import { StoreDamagedError, StoreUnavailableError } from '../store.ts';
-import { APPLICATION_ID, checkSchemaNumber } from './migrate.ts';
+import { APPLICATION_ID, checkSchemaNumber, readMeta } from './migrate.ts';
 
 const HEADER_BYTES = 100;
 const MAGIC = 'SQLite format 3\0';
@@ -81,6 +81,7 @@ export function checkContents(db: Database, file: string): void {
     if (!found.has(table)) throw damaged(file, `the table ${table} is missing`);
     db.prepare(`SELECT * FROM ${table} LIMIT 1`).get();
   }
+  readMeta(db, file);
   const size = Number(db.pragma('page_count', { simple: true })) * Number(db.pragma('page_size', { simple: true }));
   if (size > FULL_CHECK_BYTES) return;
   const [first] = db.pragma('quick_check(1)') as { quick_check: string }[];

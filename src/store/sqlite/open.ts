@@ -87,7 +87,7 @@ function checkReadOnly(file: string): void {
     try {
       // The first read takes a shared lock; from here on nobody changes the file or its log.
       db.prepare('SELECT count(*) FROM sqlite_schema').get();
-      const fault = logFault(`${file}-wal`);
+      const fault = hasLog(file) ? logFault(`${file}-wal`) : null;
       if (fault !== null) throw damaged(file, fault);
       checkContents(db, file);
     } finally {

@@ -20,6 +20,7 @@ export class Segments {
   readonly #append: Statement;
   readonly #scan: Statement;
   readonly #close: Statement;
+  readonly #drop: Statement;
 
   constructor(db: Database, size: number) {
     const key = 'WHERE topic = ? AND tier = ? AND segment = ?';
@@ -33,6 +34,7 @@ export class Segments {
     this.#append = db.prepare(`UPDATE segment SET next_id = ?, bytes = ?, sealed_at = ? ${key}`);
     this.#scan = db.prepare(`UPDATE segment SET scan = ?, term = ? ${key}`);
     this.#close = db.prepare(`UPDATE segment SET closed = 1 ${key} AND next_id = ?`);
+    this.#drop = db.prepare(`DELETE FROM segment ${key} AND next_id = ?`);
   }
 
   read(log: LogAddress, segment: number): SegmentHeader | null {
@@ -76,6 +78,11 @@ export class Segments {
       return;
     }
     this.create(log, segment, { nextId: scan.from, bytes: 0, scan: scan.to, term: scan.term, sealedAt: null });
+  }
+
+  drop(log: LogAddress, segment: number, expectNext: number): Outcome {
+    const { changes } = this.#drop.run(log.topic, log.tier, segment, expectNext);
+    return changes === 1 ? APPLIED : CONFLICT;
   }
 
   close(log: LogAddress, segment: number): Outcome {

@@ -57,6 +57,7 @@ const ROW_BYTES = 200;
 export class SqliteStore implements Store {
   readonly description: string;
   readonly meta: StoreMeta;
+  readonly exclusive = true;
   readonly #path: string;
   readonly #file: OpenFile;
   readonly #db: Database;
@@ -140,6 +141,10 @@ export class SqliteStore implements Store {
     return APPLIED;
   }
 
+  dropSegment(log: LogAddress, segment: number, expectNext: number) {
+    return this.#decide(ROW_BYTES, () => this.#segments.drop(log, segment, expectNext));
+  }
+
   readCheckpoints(topic: string) {
     return this.#read(() => this.#checkpoints.read(topic));
   }
@@ -168,8 +173,8 @@ export class SqliteStore implements Store {
     return this.#write(ROW_BYTES * rows.length, () => this.#activity.record(shard, period, rows));
   }
 
-  readActivity(shard: number, period: number, after: string | null, limit: number) {
-    return this.#read(() => this.#activity.read(shard, period, after, limit));
+  readActivity(shard: number, period: number, from: string | number | null, limit: number) {
+    return this.#read(() => this.#activity.read(shard, period, from, limit));
   }
 
   async dropPeriod(shard: number, period: number) {
