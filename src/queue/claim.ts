@@ -1,6 +1,7 @@
 import { ANSWER_BYTES, BATCH_ENTRIES } from '../core/bounds.ts';
 import { type ClaimDecision, decideClaim } from '../core/claim.ts';
 import { type Entry, type EntryChange, type EntryPatch, entryBytes, FINAL_VERSION } from '../core/entry.ts';
+import { QueueError } from '../core/errors.ts';
 import { afterLease } from '../core/limits.ts';
 import { segmentEnd } from '../core/log.ts';
 import { type MessageRow, type MessageWrite, messageIdKey, messageKey } from '../core/message.ts';
@@ -117,6 +118,11 @@ export class Claimer {
       log.ready = Math.min(log.ready, log.unscanned);
       return 'end';
     }
+    if (header.term > this.#engine.term) {
+      // Whoever claimed here last holds the lease by now: this process was paused past its own.
+      this.#engine.deposed();
+      throw new QueueError('not-holder');
+    }
     let wanted = 0;
     for (let at = firstWant; at < wants.length; at++) wanted += wants[at]!.count - results[at]!.length;
     const bySize = Math.max(1, Math.floor(budget / Math.max(1, header.averageBytes)));
@@ -206,7 +212,7 @@ export class Claimer {
     }
     const from = log.scan;
     const to = from + decisions.length;
-    const term = this.#engine.term(log.address.topic);
+    const { term } = this.#engine;
     const outcome = await changeDefinitely(store, env, {
       log: log.address,
       segment: header.segment,

@@ -14,8 +14,10 @@ export interface Engine {
   readonly counters: Counters;
   readonly signals: Signals;
   readonly log: QueueLogger;
-  /** The term under which this server claims from a topic. */
-  term(topic: string): number;
+  /** The term under which this server claims. */
+  readonly term: number;
+  /** A claim met a higher term: another server schedules by now. */
+  deposed(): void;
 }
 
 /** The index by which work is found again. */

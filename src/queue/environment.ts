@@ -5,6 +5,8 @@ import { monotonicFactory } from 'ulid';
 export interface Environment {
   /** The store's clock as known here, milliseconds since 1970; never goes back. */
   now(): number;
+  /** Milliseconds since any moment; what leases of shards are judged by, since no clock can be set under it. */
+  monotonic(): number;
   /** A number from 0 up to 1, for jitter. */
   random(): number;
   /** 128 random bits in base64url. */
@@ -38,6 +40,7 @@ export function systemEnvironment(): Environment {
   const nextUlid = monotonicFactory(() => pool[take(1)]! / 256);
   return {
     now: steadyClock(Date.now, () => performance.now()),
+    monotonic: () => performance.now(),
     random: Math.random,
     token: () => {
       const at = take(16);

@@ -15,7 +15,7 @@ export class Leaser {
   readonly #ring: ReadyRing;
   readonly #claimer: Claimer;
   readonly #release: (leaseIds: readonly string[]) => Promise<void>;
-  #stopping = false;
+  #stopping: 'shutting-down' | 'not-holder' | null = null;
 
   constructor(
     engine: Engine,
@@ -37,7 +37,7 @@ export class Leaser {
     const grant: Grant = { leaseId: env.token(), worker: request.worker, leaseMs: request.leaseMs };
     const tasks: LeasedTask[] = [];
     const had = new Map<string, number>();
-    while (tasks.length < request.max && !this.#stopping && !signal?.aborted) {
+    while (tasks.length < request.max && this.#stopping === null && !signal?.aborted) {
       const picks = this.#ring.pick(request, request.max - tasks.length, had);
       if (picks.length > 0) {
         for (const task of await this.#claimAll(picks, grant)) {
@@ -49,7 +49,7 @@ export class Leaser {
       if (tasks.length > 0 || env.now() >= deadline) break;
       await this.#wait(request, deadline, signal);
     }
-    if (this.#stopping && tasks.length === 0) throw new QueueError('shutting-down');
+    if (this.#stopping !== null && tasks.length === 0) throw new QueueError(this.#stopping);
     if (signal?.aborted) {
       // Whoever asked is gone: others get what it was given, or was woken for.
       if (tasks.length > 0) await this.#release(tasks.map((task) => task.leaseId));
@@ -60,8 +60,8 @@ export class Leaser {
   }
 
   /** Ends all waits, and refuses what comes. */
-  stop(): void {
-    this.#stopping = true;
+  stop(why: 'shutting-down' | 'not-holder'): void {
+    this.#stopping = why;
     this.#ring.wakeAll();
   }
 

@@ -164,7 +164,39 @@ export class Log {
       else high = middle;
     }
     const header = await this.#store.readSegment(this.address, low);
+    if (header === null && low > 0 && (await this.#store.readSegment(this.address, low - 1)) === null) {
+      return this.findTail(0);
+    }
     this.#tail = { segment: low, next: header?.nextId ?? null, bytes: header?.bytes ?? 0 };
+    // A time slot whose headers were deleted when it was drained begins anew.
+    if (header === null && low === 0) {
+      this.scan = this.completion = this.trimmed = 0;
+      this.scanHeader = null;
+    }
+  }
+
+  /**
+   * Looks whether others have appended behind the tail as it is known here, and counts what they did as ready.
+   * @returns the ranges of ids that are new
+   */
+  async findNewTail(): Promise<readonly { readonly from: number; readonly to: number }[]> {
+    const before = this.nextId;
+    await this.findTail(before);
+    const added: { from: number; to: number }[] = [];
+    for (let at = before; at < this.nextId; ) {
+      const segment = segmentOf(at, this.#size);
+      const header = await this.#store.readSegment(this.address, segment);
+      if (header === null) break;
+      const to = Math.max(at, entriesEnd(header));
+      if (to > at) added.push({ from: at, to });
+      if (this.scanHeader?.segment === segment) this.scanHeader = null;
+      at = segmentEnd(segment, this.#size);
+    }
+    for (const { from, to } of added) {
+      this.unscanned += to - from;
+      this.ready += to - from;
+    }
+    return added;
   }
 
   async #append(entries: readonly NewEntry[]): Promise<readonly number[]> {

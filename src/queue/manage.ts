@@ -3,7 +3,7 @@ import { QueueError } from '../core/errors.ts';
 import { DEAD_TIER, isSlotTopic } from '../core/log.ts';
 import { type MessageWrite, messageKey } from '../core/message.ts';
 import { tierOf } from '../core/priority.ts';
-import { parseSettings, type TopicSettings } from '../core/settings.ts';
+import type { TopicSettings } from '../core/settings.ts';
 import type { RedriveRequest, RedriveResult, SettingsPatch } from './api.ts';
 import { applySettings } from './check-settings.ts';
 import type { Engine } from './engine.ts';
@@ -77,7 +77,7 @@ export class Manager {
   }
 
   async #write(topic: Topic, change: (settings: TopicSettings) => TopicSettings): Promise<void> {
-    const { store, env, signals } = this.#engine;
+    const { store, env, book, signals } = this.#engine;
     for (let tries = 0; tries < TRIES; tries++) {
       const settings = change(topic.settings);
       const seen = topic.version;
@@ -88,9 +88,7 @@ export class Manager {
         signals.ready(topic);
         return;
       }
-      const row = await store.readTopic(topic.name);
-      topic.settings = parseSettings(row?.settings ?? null);
-      topic.version = row?.version ?? null;
+      await book.reload(topic);
     }
     throw new QueueError('settings-conflict');
   }

@@ -4,11 +4,8 @@ import { QueueError } from '../core/errors.ts';
 import { DEAD_TIER, isSlotTopic } from '../core/log.ts';
 import { checkTopic } from '../core/names.ts';
 import { ActivityIndex } from '../scheduler/activity.ts';
-import { ReadyRing } from '../scheduler/ready-ring.ts';
-import { recoverLog } from '../scheduler/recover.ts';
-import { Scanner } from '../scheduler/scanner.ts';
-import { Timers } from '../scheduler/timers.ts';
-import type { Store } from '../store/store.ts';
+import { HolderLease } from '../scheduler/holder.ts';
+import { type Store, StoreUnavailableError } from '../store/store.ts';
 import type {
   EnqueueOptions,
   EnqueueResult,
@@ -30,120 +27,122 @@ import type {
   TopicInfo,
   TopicPage,
 } from './api.ts';
-import { Claimer } from './claim.ts';
-import { Counters, type Engine, type QueueLogger } from './engine.ts';
-import { Enqueuer } from './enqueue.ts';
+import { Counters, type QueueLogger } from './engine.ts';
 import type { Environment } from './environment.ts';
-import { Inspector } from './inspect.ts';
-import { Leaser } from './lease.ts';
-import { type Located, Locator } from './locate.ts';
-import { Manager } from './manage.ts';
-import { Messages } from './messages.ts';
-import { asPending, Mover } from './move.ts';
-import { Rescheduler } from './reschedule.ts';
-import { Settler } from './settle.ts';
-import { type Topic, TopicBook } from './topics.ts';
+import type { Located } from './locate.ts';
+import { Session } from './session.ts';
+import type { Topic } from './topics.ts';
 import { checkMessageId, optionalInteger } from './validate.ts';
-import { Waits } from './waits.ts';
 
-/** How late the scanner may be before the server is not ready, in milliseconds. */
+/** How late the scanner, or the store's last answer, may be before the server is not ready, in milliseconds. */
 const SCANNER_LATE_MS = 10_000;
+const STORE_LATE_MS = 10_000;
 const SWEEP_EVERY_MS = 60_000;
 const SWEEP_ROWS = 10_000;
-/** Logs that are loaded at the same time at the start. */
-const LOADS_AT_ONCE = 32;
+const OPEN_AGAIN_MS = 1_000;
+/** Where the settlement may happen on another server, a wait looks again this often. */
+const LOOK_EVERY_MS = 500;
 
-/** The queue over a store; it alone schedules what the store holds. */
+/** The queue over a store: schedules what the store holds while it has the lease to, and always takes tasks in. */
 export class LocalQueue implements Queue {
-  readonly #engine: Engine;
-  readonly #activity: ActivityIndex;
-  readonly #ring: ReadyRing;
-  readonly #scanner: Scanner;
-  readonly #timers: Timers;
-  readonly #mover: Mover;
-  readonly #locator: Locator;
-  readonly #enqueuer: Enqueuer;
-  readonly #leaser: Leaser;
-  readonly #settler: Settler;
-  readonly #rescheduler: Rescheduler;
-  readonly #manager: Manager;
-  readonly #inspector: Inspector;
-  readonly #waits: Waits;
+  readonly #env: Environment;
+  readonly #log: QueueLogger;
+  readonly #counters = new Counters();
   readonly #startedAt: number;
-  #cancelSweep: (() => void) | null = null;
+  #store: Store | null = null;
+  #lease: HolderLease | null = null;
+  #activity: ActivityIndex | null = null;
+  #session: Session | null = null;
+  #changing: Promise<void> = Promise.resolve();
+  #cancelTimer: (() => void) | null = null;
+  #opening: Promise<void> = Promise.resolve();
   #running = 0;
   #idle: (() => void) | null = null;
   #stopped: Promise<void> | null = null;
 
-  private constructor(store: Store, env: Environment, log: QueueLogger) {
+  private constructor(env: Environment, log: QueueLogger) {
+    this.#env = env;
+    this.#log = log;
     this.#startedAt = env.now();
-    const book = new TopicBook(store, env);
-    this.#activity = new ActivityIndex(store, env, log, env.token());
-    this.#ring = new ReadyRing(env);
-    this.#waits = new Waits(env);
-    this.#engine = {
-      store,
-      env,
-      book,
-      messages: new Messages(store, env),
-      activity: this.#activity,
-      counters: new Counters(),
-      log,
-      term: (topic) => this.#activity.term(topic),
-      signals: {
-        ready: (topic) => this.#ring.offer(topic),
-        due: (log, at) => {
-          if (!isSlotTopic(log.address.topic)) this.#scanner.due(log, at);
-        },
-        delayed: (log) => this.#timers.note(log),
-        settled: (uid) => this.#waits.settled(uid),
-        changed: (topic) => this.#waits.changed(topic),
-      },
-    };
-    this.#mover = new Mover(this.#engine);
-    const claimer = new Claimer(this.#engine, this.#mover);
-    this.#scanner = new Scanner(this.#engine, this.#mover, claimer, (log) => {
-      const topic = book.peek(log.address.topic);
-      book.forget(log);
-      if (topic !== undefined && book.peek(topic.name) === undefined) this.#ring.drop(topic);
-    });
-    this.#timers = new Timers(this.#engine, this.#mover);
-    this.#locator = new Locator(this.#engine, this.#mover);
-    this.#rescheduler = new Rescheduler(this.#engine, this.#mover, this.#locator);
-    this.#enqueuer = new Enqueuer(this.#engine, this.#locator, this.#rescheduler);
-    this.#settler = new Settler(this.#engine, this.#mover);
-    this.#manager = new Manager(this.#engine, this.#mover, this.#locator);
-    this.#inspector = new Inspector(this.#engine);
-    this.#leaser = new Leaser(this.#engine, this.#ring, claimer, async (leaseIds) => {
-      await this.#settler.settle({ release: leaseIds.map((leaseId) => ({ leaseId })) });
-    });
-    book.onLoad = (loaded, topic) => recoverLog(this.#engine, loaded, topic);
-    book.onLoaded = (loaded, topic) => {
-      if (topic === null) this.#timers.note(loaded);
-      else {
-        this.#scanner.due(loaded, env.now());
-        this.#ring.offer(topic);
-      }
-      const pendings = loaded.interrupted.map((head) => asPending(loaded, head));
-      loaded.interrupted = [];
-      if (pendings.length === 0) return;
-      this.#mover.resolve(loaded, pendings).catch((error: unknown) => {
-        log.warn({ err: error }, 'an interrupted move could not be finished; it is when its entry is met');
-        loaded.ready = loaded.unscanned;
-      });
-    };
   }
 
-  /** Takes the store over, and loads what is active in it. */
+  /** Takes part in an open store, and schedules it at once if nobody else does. */
   static async start(store: Store, env: Environment, log: QueueLogger): Promise<LocalQueue> {
-    const queue = new LocalQueue(store, env, log);
-    const active = await queue.#activity.start();
-    for (let at = 0; at < active.length; at += LOADS_AT_ONCE) {
-      await Promise.all(active.slice(at, at + LOADS_AT_ONCE).map((address) => queue.#engine.book.log(address)));
-    }
-    queue.#activity.run(queue.#engine.book);
-    queue.#sweepLater();
+    const queue = new LocalQueue(env, log);
+    await queue.#begin(store);
     return queue;
+  }
+
+  /**
+   * The same for a store that may not be reachable yet: the queue then refuses calls with `store-unavailable`, and
+   * begins when the store is there. Any other trouble than that rejects at once.
+   */
+  static async startWhenReachable(open: () => Promise<Store>, env: Environment, log: QueueLogger): Promise<LocalQueue> {
+    const queue = new LocalQueue(env, log);
+    await queue.#tryOpen(open);
+    return queue;
+  }
+
+  async #tryOpen(open: () => Promise<Store>): Promise<void> {
+    try {
+      await this.#begin(await open());
+    } catch (error) {
+      if (!(error instanceof StoreUnavailableError)) throw error;
+      this.#log.warn({ err: error }, 'the store cannot be reached; it is tried again');
+      this.#cancelTimer = this.#env.timer(OPEN_AGAIN_MS, () => {
+        this.#opening = this.#tryOpen(open).catch((fault: unknown) => {
+          this.#log.error({ err: fault }, 'the store cannot be used');
+        });
+      });
+    }
+  }
+
+  async #begin(store: Store): Promise<void> {
+    if (this.#stopped !== null) {
+      await store.close();
+      return;
+    }
+    const lease = new HolderLease(store, this.#env, this.#log, this.#env.token(), {
+      gained: (term) => this.#change(term),
+      lost: () => this.#change(null),
+    });
+    this.#store = store;
+    this.#lease = lease;
+    this.#activity = new ActivityIndex(store, this.#env, lease);
+    this.#change(null);
+    await lease.start();
+    await this.#changing;
+    this.#sweepLater();
+  }
+
+  /** Begins a new session, as the holder (with a term) or not; the one before ends. */
+  #change(term: number | null): void {
+    const before = this.#session;
+    const session = new Session({
+      store: this.#store!,
+      env: this.#env,
+      activity: this.#activity!,
+      counters: this.#counters,
+      log: this.#log,
+      term,
+      deposed: () => this.#lease!.deposed(),
+    });
+    // A session that holds is used only once all is loaded; until then there is none that does.
+    if (term === null) this.#session = session;
+    this.#changing = this.#changing.then(async () => {
+      if (before !== null && term === null) await before.stop('not-holder');
+      try {
+        await session.start();
+      } catch (error) {
+        this.#log.error({ err: error }, 'what is in the store could not be loaded');
+        if (term !== null) this.#lease!.deposed();
+        return;
+      }
+      if (term === null || !this.#lease!.holding || this.#lease!.term !== term) return;
+      this.#session = session;
+      if (before !== null) await before.stop('not-holder');
+      this.#log.info({ term }, 'this server hands out tasks now');
+    });
   }
 
   // ── tasks ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -155,19 +154,19 @@ export class LocalQueue implements Queue {
     input: TaskInput | readonly TaskInput[],
     options: EnqueueOptions = {},
   ): Promise<EnqueueResult | readonly EnqueueResult[]> {
-    return this.#run(async () => {
-      if (Array.isArray(input)) return this.#enqueuer.enqueue(topic, input as readonly TaskInput[], options);
-      const [result] = await this.#enqueuer.enqueue(topic, [input as TaskInput], options);
+    return this.#run(async ({ enqueuer }) => {
+      if (Array.isArray(input)) return enqueuer.enqueue(topic, input as readonly TaskInput[], options);
+      const [result] = await enqueuer.enqueue(topic, [input as TaskInput], options);
       return result!;
     });
   }
 
   lease(request: LeaseRequest = {}): Promise<readonly LeasedTask[]> {
-    return this.#run(() => this.#leaser.lease(request));
+    return this.#runHolding(({ leaser }) => leaser.lease(request));
   }
 
   settle(request: SettleRequest): Promise<SettleResult> {
-    return this.#run(() => this.#settler.settle(request));
+    return this.#run(({ settler }) => settler.settle(request));
   }
 
   task(
@@ -175,41 +174,46 @@ export class LocalQueue implements Queue {
     id: string,
     options: { readonly waitMs?: number; readonly signal?: AbortSignal } = {},
   ): Promise<TaskInfo> {
-    return this.#run(async () => {
-      const topic = await this.#topic(name);
+    return this.#run(async (session) => {
+      const topic = await topicOf(session, name);
       const waitMs = optionalInteger(options.waitMs, '/waitMs', 0, WAIT_MS) ?? 0;
-      const located = await this.#locator.find(name, id);
-      if (waitMs > 0 && !this.#isSettled(located)) {
-        await this.#waits.forSettlement(located.head.uid, waitMs, options.signal, async () =>
-          this.#isSettled(await this.#locator.find(name, id)),
+      let located = await session.locator.find(name, id);
+      const deadline = this.#env.now() + waitMs;
+      while (
+        !isSettled(located) &&
+        this.#env.now() < deadline &&
+        !options.signal?.aborted &&
+        this.#session === session
+      ) {
+        const left = deadline - this.#env.now();
+        // The settlement may happen on another server, which tells nobody here.
+        const once = session.engine.store.exclusive ? left : Math.min(left, LOOK_EVERY_MS);
+        await session.waits.forSettlement(located.head.uid, once, options.signal, async () =>
+          isSettled(await session.locator.find(name, id)),
         );
-        return this.#inspector.info(topic, await this.#locator.find(name, id));
+        located = await session.locator.find(name, id);
       }
-      return this.#inspector.info(topic, located);
+      return session.inspector.info(topic, located);
     });
   }
 
-  #isSettled({ place, head }: Located): boolean {
-    return isFinal(head.status) || (place.tier === DEAD_TIER && !isSlotTopic(place.topic));
-  }
-
   taskByMessageId(name: string, messageId: string): Promise<TaskInfo> {
-    return this.#run(async () => {
+    return this.#run(async (session) => {
       checkMessageId(messageId, '/messageId');
-      const topic = await this.#topic(name);
-      return this.#inspector.info(topic, await this.#locator.findByMessageId(name, messageId));
+      const topic = await topicOf(session, name);
+      return session.inspector.info(topic, await session.locator.findByMessageId(name, messageId));
     });
   }
 
   tasks(name: string, request: ListRequest = {}): Promise<TaskPage> {
-    return this.#run(async () => this.#inspector.list(await this.#topic(name), request));
+    return this.#runHolding(async (session) => session.inspector.list(await topicOf(session, name), request));
   }
 
   cancel(name: string, id: string, reason?: string): Promise<TaskInfo> {
-    return this.#run(async () => {
-      const topic = await this.#topic(name);
-      await this.#manager.cancel(topic, id, reason);
-      return this.#inspector.info(topic, await this.#locator.find(name, id));
+    return this.#run(async (session) => {
+      const topic = await topicOf(session, name);
+      await session.manager.cancel(topic, id, reason);
+      return session.inspector.info(topic, await session.locator.find(name, id));
     });
   }
 
@@ -218,21 +222,22 @@ export class LocalQueue implements Queue {
     id: string,
     change: { readonly priority?: number; readonly delayMs?: number; readonly runAt?: number },
   ): Promise<TaskInfo> {
-    return this.#run(async () => {
-      const topic = await this.#topic(name);
-      await this.#rescheduler.reschedule(topic, id, change);
-      return this.#inspector.info(topic, await this.#locator.find(name, id));
+    return this.#run(async (session) => {
+      const topic = await topicOf(session, name);
+      await session.rescheduler.reschedule(topic, id, change);
+      return session.inspector.info(topic, await session.locator.find(name, id));
     });
   }
 
   // ── topics ────────────────────────────────────────────────────────────────────────────────────────────────────
 
   topic(name: string): Promise<TopicInfo> {
-    return this.#run(async () => {
-      const topic = await this.#topic(name);
-      const tiers = await this.#engine.book.tiersOf(name);
+    return this.#runHolding(async (session) => {
+      const topic = await topicOf(session, name);
+      const { book } = session.engine;
+      const tiers = await book.tiersOf(name);
       if (tiers.length === 0 && topic.version === null && topic.delayed === 0) {
-        this.#engine.book.forgetTopic(topic);
+        book.forgetTopic(topic);
         throw new QueueError('topic-not-found');
       }
       return describe(topic);
@@ -240,9 +245,9 @@ export class LocalQueue implements Queue {
   }
 
   configure(name: string, patch: SettingsPatch): Promise<TopicInfo> {
-    return this.#run(async () => {
-      const topic = await this.#topic(name);
-      await this.#manager.configure(topic, patch);
+    return this.#runHolding(async (session) => {
+      const topic = await topicOf(session, name);
+      await session.manager.configure(topic, patch);
       return describe(topic);
     });
   }
@@ -256,28 +261,28 @@ export class LocalQueue implements Queue {
   }
 
   purge(name: string): Promise<void> {
-    return this.#run(async () => this.#manager.purge(await this.#topic(name)));
+    return this.#runHolding(async (session) => session.manager.purge(await topicOf(session, name)));
   }
 
   redrive(name: string, request: RedriveRequest = {}): Promise<RedriveResult> {
-    return this.#run(async () => this.#manager.redrive(await this.#topic(name), request));
+    return this.#runHolding(async (session) => session.manager.redrive(await topicOf(session, name), request));
   }
 
   topics(
     request: { readonly after?: string; readonly limit?: number; readonly prefix?: string } = {},
   ): Promise<TopicPage> {
-    return this.#run(async () => this.#inspector.topics(request));
+    return this.#runHolding(async ({ inspector }) => inspector.topics(request));
   }
 
   cursors(name: string): Promise<TopicCursors> {
-    return this.#run(async () => this.#inspector.cursors(await this.#topic(name)));
+    return this.#runHolding(async (session) => session.inspector.cursors(await topicOf(session, name)));
   }
 
   scan(name: string): Promise<TopicCursors> {
-    return this.#run(async () => {
-      const topic = await this.#topic(name);
-      for (const log of [...topic.logs.values()]) await this.#scanner.passNow(log);
-      return this.#inspector.cursors(topic);
+    return this.#runHolding(async (session) => {
+      const topic = await topicOf(session, name);
+      for (const log of [...topic.logs.values()]) await session.scanner.passNow(log);
+      return session.inspector.cursors(topic);
     });
   }
 
@@ -285,48 +290,52 @@ export class LocalQueue implements Queue {
     name: string,
     options: { readonly timeoutMs?: number; readonly signal?: AbortSignal } = {},
   ): Promise<boolean> {
-    return this.#run(async () => {
+    return this.#runHolding(async (session) => {
       const timeoutMs = optionalInteger(options.timeoutMs, '/timeoutMs', 0, Number.MAX_SAFE_INTEGER);
-      const topic = await this.#topic(name);
-      return this.#waits.forDrain(topic, timeoutMs, options.signal);
+      return session.waits.forDrain(await topicOf(session, name), timeoutMs, options.signal);
     });
   }
 
   // ── the server ────────────────────────────────────────────────────────────────────────────────────────────────
 
   status(): QueueStatus {
-    const { counters, store, book } = this.#engine;
     const counts = { ready: 0, delayed: 0, leased: 0, dead: 0 };
-    for (const topic of book.all()) {
+    for (const topic of this.#session?.engine.book.all() ?? []) {
       const some = topic.counts();
       counts.ready += some.ready;
       counts.delayed += some.delayed;
       counts.leased += some.leased;
       counts.dead += some.dead;
     }
-    const { deadLettered, ...counted } = counters;
+    const { deadLettered, ...counted } = this.#counters;
     return {
       startedAt: this.#startedAt,
-      store: store.description,
-      activeTopics: book.size,
+      store: this.#store?.description ?? 'not reached yet',
+      activeTopics: this.#session?.engine.book.size ?? 0,
       ...counts,
-      waiting: this.#ring.waiting,
+      waiting: this.#session?.ring.waiting ?? 0,
       ...counted,
       dead_lettered: deadLettered,
-      lastScanAt: this.#scanner.lastPassAt,
+      lastScanAt: this.#session?.scanner.lastPassAt ?? null,
     };
   }
 
   async readiness(): Promise<Readiness> {
     if (this.#stopped !== null) return { ready: false, reasons: ['the server is shutting down'] };
+    if (this.#store === null || this.#session === null)
+      return { ready: false, reasons: ['the store was not reached yet'] };
     const reasons: string[] = [];
     try {
-      await this.#engine.store.ping();
+      await this.#store.ping();
     } catch (error) {
       reasons.push(`the store does not answer: ${(error as Error).message}`);
     }
-    const late = this.#scanner.lateBy(this.#engine.env.now());
+    const late = this.#session.scanner.lateBy(this.#env.now());
     if (late > SCANNER_LATE_MS) reasons.push(`the completion scanner is ${Math.round(late / 1000)} s late`);
+    const silent = this.#env.monotonic() - this.#lease!.lastAnswerAt;
+    if (silent > STORE_LATE_MS) {
+      reasons.push(`the lease of the scheduler was last renewed or read ${Math.round(silent / 1000)} s ago`);
+    }
     return { ready: reasons.length === 0, reasons };
   }
 
@@ -336,43 +345,59 @@ export class LocalQueue implements Queue {
   }
 
   async #stop(): Promise<void> {
-    this.#leaser.stop();
-    this.#waits.stop();
+    this.#cancelTimer?.();
+    await this.#opening;
+    await this.#changing;
+    const session = this.#session;
+    const ended = session?.stop('shutting-down');
     if (this.#running > 0) await new Promise<void>((resolve) => (this.#idle = resolve));
-    this.#cancelSweep?.();
-    this.#ring.stop();
-    await Promise.all([this.#scanner.stop(), this.#timers.stop(), this.#activity.stop()]);
-    await this.#engine.store.close();
+    await ended;
+    await this.#lease?.stop();
+    await this.#changing;
+    if (this.#session !== session) await this.#session?.stop('shutting-down');
+    await this.#store?.close();
   }
 
   /** Every call goes through here: refused once the queue stops, which waits for those under way. */
-  async #run<T>(call: () => Promise<T>): Promise<T> {
+  async #run<T>(call: (session: Session) => Promise<T>): Promise<T> {
     if (this.#stopped !== null) throw new QueueError('shutting-down');
+    if (this.#session === null) throw new QueueError('store-unavailable', 'the store was not reached yet');
     this.#running++;
     try {
-      return await call();
+      return await call(this.#session);
+    } catch (error) {
+      if (error instanceof StoreUnavailableError) throw new QueueError('store-unavailable', error.message, [], error);
+      throw error;
     } finally {
       this.#running--;
       if (this.#running === 0) this.#idle?.();
     }
   }
 
-  #topic(name: string): Promise<Topic> {
-    return this.#engine.book.topic(checkTopic(name));
+  /** For calls that only the server that schedules can answer. */
+  #runHolding<T>(call: (session: Session) => Promise<T>): Promise<T> {
+    return this.#run((session) => {
+      if (!session.holds) throw new QueueError('not-holder');
+      return call(session);
+    });
   }
 
   #sweepLater(): void {
-    this.#cancelSweep = this.#engine.env.timer(SWEEP_EVERY_MS, () => {
-      this.#engine.store
-        .sweep(this.#engine.env.now(), SWEEP_ROWS)
-        .catch((error: unknown) =>
-          this.#engine.log.warn({ err: error }, 'expired rows could not be deleted; it is tried again'),
-        )
-        .finally(() => {
-          if (this.#stopped === null) this.#sweepLater();
-        });
+    if (this.#stopped !== null) return;
+    this.#cancelTimer = this.#env.timer(SWEEP_EVERY_MS, () => {
+      this.#store!.sweep(this.#env.now(), SWEEP_ROWS)
+        .catch((error: unknown) => {
+          if (this.#stopped === null)
+            this.#log.warn({ err: error }, 'expired rows could not be deleted; it is tried again');
+        })
+        .finally(() => this.#sweepLater());
     });
   }
 }
 
+const topicOf = (session: Session, name: string): Promise<Topic> => session.engine.book.topic(checkTopic(name));
+
 const describe = (topic: Topic): TopicInfo => ({ topic: topic.name, counts: topic.counts(), settings: topic.settings });
+
+const isSettled = ({ place, head }: Located): boolean =>
+  isFinal(head.status) || (place.tier === DEAD_TIER && !isSlotTopic(place.topic));

@@ -163,7 +163,18 @@ export class TopicBook {
   }
 
   forgetTopic(topic: Topic): void {
-    if (topic.isIdle) this.#topics.delete(topic.name);
+    if (topic.isIdle) this.drop(topic);
+  }
+
+  drop(topic: Topic): void {
+    this.#topics.delete(topic.name);
+  }
+
+  /** Reads a topic's settings again. */
+  async reload(topic: Topic): Promise<void> {
+    const row = await this.#store.readTopic(topic.name);
+    topic.settings = parseSettings(row?.settings ?? null);
+    topic.version = row?.version ?? null;
   }
 
   *logs(): Generator<Log> {

@@ -1,107 +1,66 @@
 /**
  * The activity index: which logs have work, so that topics are never enumerated.
  *
- * A log is recorded once a period, before anything put into it is acknowledged. About hourly the holder advances the
- * period, records again what is still active, and only then deletes the old period as a whole. A start reads the
+ * A log is recorded once a period, before anything put into it is acknowledged, in a period that was known to be
+ * current within KNOWN_MS. About hourly the holder advances the period, waits until nobody can still take the old one
+ * for current, records again what is still active, and only then deletes the old period as a whole. A start reads the
  * periods that are not deleted, and knows every log that may hold work.
+ *
+ * For speed, whoever is not the holder records a log again after it put something into it: the holder follows the
+ * newest rows.
  */
 import type { LogAddress } from '../core/entry.ts';
 import { isSlotTopic, logKey } from '../core/log.ts';
 import { shardOf } from '../core/message.ts';
-import type { Activity, QueueLogger } from '../queue/engine.ts';
+import type { Activity } from '../queue/engine.ts';
 import type { Environment } from '../queue/environment.ts';
 import { GroupCommit } from '../queue/group-commit.ts';
 import type { Log } from '../queue/log.ts';
-import { definitely } from '../queue/outcomes.ts';
 import type { TopicBook } from '../queue/topics.ts';
-import { type ShardRow, type Store, StoreUnavailableError } from '../store/store.ts';
+import type { ActivityRow, Store } from '../store/store.ts';
+import type { HolderLease } from './holder.ts';
 
-const PERIOD_MS = 3_600_000;
-const RETRY_MS = 5_000;
+/** For how long a period that was seen to be current may be relied on, in milliseconds; the holder waits for longer. */
+const KNOWN_MS = 8_000;
+const WAIT_OUT_MS = 10_000;
 const ROWS_PER_BATCH = 500;
 const ROWS_PER_PAGE = 1_000;
 
 export class ActivityIndex implements Activity {
   readonly #store: Store;
   readonly #env: Environment;
-  readonly #logger: QueueLogger;
-  readonly #holder: string;
-  readonly #shards: ShardRow[] = [];
+  readonly #lease: HolderLease;
   readonly #recorders: GroupCommit<Log, true>[] = [];
-  #cancel: (() => void) | null = null;
-  #advancing: Promise<void> | null = null;
-  #stopped = false;
 
-  constructor(store: Store, env: Environment, logger: QueueLogger, holder: string) {
+  constructor(store: Store, env: Environment, lease: HolderLease) {
     this.#store = store;
     this.#env = env;
-    this.#logger = logger;
-    this.#holder = holder;
-  }
-
-  /** Takes over every shard, with a new term, and returns the logs that may hold work. */
-  async start(): Promise<readonly LogAddress[]> {
-    const logs = new Map<string, LogAddress>();
-    for (let shard = 0; shard < this.#store.meta.shards; shard++) {
-      this.#shards[shard] = await this.#takeOver(shard);
+    this.#lease = lease;
+    for (let shard = 0; shard < store.meta.shards; shard++) {
       this.#recorders[shard] = new GroupCommit((batch) => this.#record(shard, batch), ROWS_PER_BATCH);
-      const { oldestPeriod, period } = this.#shards[shard]!;
-      for (let at = oldestPeriod; at <= period; at++) {
-        for await (const row of this.#rows(shard, at)) logs.set(logKey(row), { topic: row.topic, tier: row.tier });
-      }
     }
-    return [...logs.values()];
-  }
-
-  /** The term under which the shard of a topic is held here. */
-  term(topic: string): number {
-    return this.#shards[this.#shardOf(topic)]!.term;
   }
 
   ensure(log: Log): Promise<void> | null {
-    const shard = this.#shardOf(log.address.topic);
-    if (log.recordedPeriod === this.#shards[shard]!.period) return null;
-    return this.#recorders[shard]!.submit([log]).then(() => {});
+    const known = this.#lease.period;
+    const isCurrent = known !== null && this.#env.monotonic() - known.knownAt < KNOWN_MS;
+    if (isCurrent && log.recordedPeriod === known.period) return null;
+    return this.#ensure(log, isCurrent);
   }
 
-  /** Advances the period now and then, from now on. */
-  run(book: TopicBook): void {
-    if (this.#stopped) return;
-    this.#cancel = this.#env.timer(PERIOD_MS, () => {
-      this.#advancing = this.advance(book)
-        .catch((error: unknown) =>
-          this.#logger.warn({ err: error }, 'the activity index could not be advanced; it is tried again'),
-        )
-        .finally(() => this.run(book));
-    });
+  async #ensure(log: Log, isCurrent: boolean): Promise<void> {
+    if (!isCurrent) await this.#lease.look();
+    if (log.recordedPeriod === this.#lease.period!.period) return;
+    await this.#recorders[this.#shardOf(log.address.topic)]!.submit([log]);
   }
 
-  async stop(): Promise<void> {
-    this.#stopped = true;
-    this.#cancel?.();
-    await this.#advancing;
-  }
-
-  /** Begins a new period in every shard, carries over what is active, and deletes the periods before. */
-  async advance(book: TopicBook): Promise<void> {
-    for (let shard = 0; shard < this.#shards.length; shard++) {
-      const old = this.#shards[shard]!;
-      await this.#write(shard, { ...old, period: old.period + 1 });
-      for (let period = old.oldestPeriod; period <= old.period; period++) {
-        for await (const row of this.#rows(shard, period)) {
-          // What is not in memory was drained and trimmed; what is put into it now is recorded in the new period.
-          const log = book.peekLog(row);
-          if (log !== undefined) await this.ensure(log);
-        }
-      }
-      // Recorded before anything is deleted: a start in between reads both.
-      for (let period = old.oldestPeriod; period <= old.period; period++) await this.#store.dropPeriod(shard, period);
-      await this.#write(shard, { ...this.#shards[shard]!, oldestPeriod: old.period + 1 });
-    }
+  /** Records logs once more, so that the holder sees that something happened in them. Best effort. */
+  async announce(logs: readonly Log[]): Promise<void> {
+    await Promise.all(logs.map((log) => this.#recorders[this.#shardOf(log.address.topic)]!.submit([log])));
   }
 
   async #record(shard: number, logs: readonly Log[]): Promise<readonly true[]> {
-    const { period } = this.#shards[shard]!;
+    const { period } = this.#lease.period!;
     const at = this.#env.now();
     await this.#store.recordActivity(
       shard,
@@ -112,47 +71,57 @@ export class ActivityIndex implements Activity {
     return logs.map(() => true);
   }
 
-  async *#rows(shard: number, period: number) {
-    let after: string | null = null;
+  /** The logs that may hold work. */
+  async active(): Promise<readonly LogAddress[]> {
+    const { oldestPeriod, period } = this.#lease.period!;
+    const logs = new Map<string, LogAddress>();
+    for (let shard = 0; shard < this.#store.meta.shards; shard++) {
+      for (let at = oldestPeriod; at <= period; at++) {
+        for await (const { topic, tier } of this.#rows(shard, at)) logs.set(logKey({ topic, tier }), { topic, tier });
+      }
+    }
+    return [...logs.values()];
+  }
+
+  /** Begins a new period, carries over what is active, and deletes the periods before. Only the holder does. */
+  async advance(book: TopicBook): Promise<void> {
+    const old = this.#lease.period!;
+    if (!(await this.#lease.update({ period: old.period + 1 }))) return;
+    if (!this.#store.exclusive) await new Promise<void>((resolve) => this.#env.timer(WAIT_OUT_MS, resolve));
+    for (let shard = 0; shard < this.#store.meta.shards; shard++) {
+      for (let period = old.oldestPeriod; period <= old.period; period++) {
+        for await (const row of this.#rows(shard, period)) {
+          // On a shared store, one that is not in memory may have been put into by others: it is looked at again.
+          const log = book.peekLog(row) ?? (this.#store.exclusive ? undefined : await book.log(row));
+          // What is drained and trimmed is left behind; what is put into it now is recorded in the new period.
+          if (log !== undefined && !log.isIdle) await this.ensure(log);
+        }
+      }
+    }
+    // All is recorded, and we still hold the lease: only now may the old periods go.
+    if (!(await this.#lease.update({ oldestPeriod: old.period + 1 }))) return;
+    for (let shard = 0; shard < this.#store.meta.shards; shard++) {
+      for (let period = old.oldestPeriod; period <= old.period; period++) await this.#store.dropPeriod(shard, period);
+    }
+  }
+
+  /** Rows of the current period that were written at a time or later. */
+  newest(shard: number, since: number): AsyncGenerator<ActivityRow> {
+    return this.#rows(shard, this.#lease.period!.period, since);
+  }
+
+  async *#rows(shard: number, period: number, since: number | null = null): AsyncGenerator<ActivityRow> {
+    let from: string | number | null = since;
     do {
       const page: Awaited<ReturnType<Store['readActivity']>> = await this.#store.readActivity(
         shard,
         period,
-        after,
+        from,
         ROWS_PER_PAGE,
       );
       yield* page.rows;
-      after = page.next;
-    } while (after !== null);
-  }
-
-  async #takeOver(shard: number): Promise<ShardRow> {
-    const deadline = this.#env.now() + RETRY_MS;
-    do {
-      const seen = await this.#store.readShard(shard, true);
-      const row: ShardRow = {
-        holder: this.#holder,
-        term: (seen?.term ?? 0) + 1,
-        version: (seen?.version ?? 0) + 1,
-        period: seen?.period ?? 1,
-        oldestPeriod: seen?.oldestPeriod ?? 1,
-        slotCursor: seen?.slotCursor ?? 0,
-      };
-      if (
-        (await definitely(this.#env, () => this.#store.writeShard(shard, seen?.version ?? null, row))) === 'applied'
-      ) {
-        return row;
-      }
-    } while (this.#env.now() < deadline);
-    throw new StoreUnavailableError(`shard ${shard} is being taken by others again and again`);
-  }
-
-  async #write(shard: number, row: ShardRow): Promise<void> {
-    const seen = this.#shards[shard]!;
-    const next = { ...row, version: seen.version + 1 };
-    const outcome = await definitely(this.#env, () => this.#store.writeShard(shard, seen.version, next));
-    if (outcome === 'conflict') throw new StoreUnavailableError(`shard ${shard} was taken over by another server`);
-    this.#shards[shard] = next;
+      from = page.next;
+    } while (from !== null);
   }
 
   #shardOf(topic: string): number {

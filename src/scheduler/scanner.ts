@@ -69,6 +69,11 @@ export class Scanner {
     this.#alarms.set(log, Math.max(at + GRACE_MS, (this.#passedAt.get(log) ?? 0) + PASS_EVERY_MS));
   }
 
+  /** Others may have settled what is open in a log: it is looked at again, all of it. */
+  recheck(log: Log): void {
+    for (const open of log.open.values()) open.until = 0;
+  }
+
   /** For how long the pass of some log has been due, in milliseconds. */
   lateBy(now: number): number {
     const oldest = this.#waiting.values().next();

@@ -64,7 +64,7 @@ export class Timers {
   }
 
   async #drain(log: Log): Promise<void> {
-    const { store, env, book } = this.#engine;
+    const { store, env } = this.#engine;
     const size = store.meta.segmentSize;
     while (log.completion < log.nextId && !this.#stopped) {
       const to = segmentEnd(segmentOf(log.completion, size), size);
@@ -102,9 +102,21 @@ export class Timers {
     }
     if (log.nextId === log.completion) {
       log.unscanned = 0;
-      if (log.isForgettable(env.now())) book.forget(log);
+      if (log.isForgettable(env.now())) await this.#letGo(log);
       else this.#alarms.set(log, env.now() + FORGET_AFTER_MS);
     } else this.note(log);
+  }
+
+  /** A slot that is over leaves nothing behind: its topics go on elsewhere. */
+  async #letGo(log: Log): Promise<void> {
+    const { store, env, book } = this.#engine;
+    const last = segmentOf(log.nextId, store.meta.segmentSize);
+    // First out of the book: what is appended from now on finds the headers, or their absence, by itself.
+    book.forget(log);
+    for (let segment = 0; segment <= last; segment++) {
+      const header = await store.readSegment(log.address, segment);
+      if (header !== null) await definitely(env, () => store.dropSegment(log.address, segment, header.nextId));
+    }
   }
 
   /** Moves due entries to their topics; whether each is on its way or ended. */

@@ -110,6 +110,8 @@ export interface Store {
   /** What this store is, for messages and the status page; without secrets. */
   readonly description: string;
   readonly meta: StoreMeta;
+  /** Only one process can have it open: whoever opened it may take everything over at once. */
+  readonly exclusive: boolean;
   /** The database's clock, milliseconds since 1970. */
   clock(): Promise<number>;
   /** Answers once the store could be reached. */
@@ -130,6 +132,12 @@ export interface Store {
   /** Deletes the entries of one segment with ids in [from, to), never its header. */
   trim(log: LogAddress, segment: number, from: number, to: number): Promise<Outcome>;
 
+  /**
+   * Deletes the header of a trimmed segment whose `nextId` is as read. Only for logs of time slots that are over: what
+   * is appended there later begins with id 0 again, and conditions tell the entries apart by their uids.
+   */
+  dropSegment(log: LogAddress, segment: number, expectNext: number): Promise<Outcome>;
+
   readCheckpoints(topic: string): Promise<ReadonlyMap<number, Checkpoint>>;
   /** Raises each of the three marks that is below the one given; none ever falls. */
   advanceCheckpoint(log: LogAddress, checkpoint: Checkpoint, at: number): Promise<void>;
@@ -144,11 +152,14 @@ export interface Store {
 
   /** Idempotent: one row a log, period and writer is enough. */
   recordActivity(shard: number, period: number, rows: readonly ActivityRow[]): Promise<void>;
-  /** Rows of a period in a stable order, from `after` on (the cursor of the page before), with the next cursor or null. */
+  /**
+   * Rows of a period in the order of their times, with the next page's cursor or null.
+   * @param from a cursor: behind that page; a number: rows of that time and later; null: all
+   */
   readActivity(
     shard: number,
     period: number,
-    after: string | null,
+    from: string | number | null,
     limit: number,
   ): Promise<{ readonly rows: readonly ActivityRow[]; readonly next: string | null }>;
   dropPeriod(shard: number, period: number): Promise<void>;

@@ -19,6 +19,7 @@ export function manualEnvironment(start = 1_700_000_000_000): ManualEnvironment 
   return {
     ...system,
     now: () => now,
+    monotonic: () => now,
     timer: (ms, call) => {
       const timer = { at: now + Math.max(0, ms), call };
       timers.add(timer);
