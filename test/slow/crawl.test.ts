@@ -98,8 +98,12 @@ describe('a crawl of a real documentation tree', () => {
         // While the crawler waits for an answer. At a quarter of the pages at the most, so that each kill finds work.
         const moment = site.served() + 1 + Math.floor((Math.random() * expected.length) / (KILLS + 1));
         site.onServed(moment, () => child.kill('SIGKILL'));
+        let said = '';
+        child.stderr?.on('data', (chunk: Buffer) => {
+          said += chunk.toString();
+        });
         const [code, signal] = (await once(child, 'close')) as [number | null, string | null];
-        expect([code, signal]).toEqual([null, 'SIGKILL']);
+        expect([code, signal], said).toEqual([null, 'SIGKILL']);
         killedAt.push(readFound(dir).pages.length);
       }
       const summary = await finish(start(dir, ...more));
