@@ -37,7 +37,9 @@ export interface Surroundings {
 /** What a route's entry in the OpenAPI document says beside its schemas. */
 export interface RouteDocs {
   /** Codes particular to the call; those that any call can meet are added. */
-  readonly codes: readonly ErrorCode[];
+  readonly codes?: readonly ErrorCode[];
+  /** Whether the body may be left out (see `orEmpty`). */
+  readonly optionalBody?: boolean;
 }
 
 declare module 'fastify' {

@@ -7,12 +7,19 @@ import { PROBLEM_TYPE } from './problem.ts';
 import { VERSION } from './version.ts';
 
 /** What any call can meet. */
-const ANY_CALL: readonly ErrorCode[] = ['invalid-input', 'shutting-down', 'internal'];
+const ANY_CALL: readonly ErrorCode[] = [
+  'invalid-input',
+  'request-timeout',
+  'headers-too-large',
+  'shutting-down',
+  'internal',
+];
 const ANY_QUEUE_CALL: readonly ErrorCode[] = ['store-unavailable', 'busy'];
 const ANY_BODY: readonly ErrorCode[] = ['body-too-large', 'unsupported-media-type', 'unsupported-encoding'];
 
 /** Serves the OpenAPI document at /docs/json, and a page to read and try it at /docs. Register before the routes. */
 export async function describeApi(app: App): Promise<void> {
+  const optionalBodies = new Set<unknown>();
   await app.register(swagger, {
     openapi: {
       openapi: '3.1.0',
@@ -38,11 +45,21 @@ export async function describeApi(app: App): Promise<void> {
     // server need not compile one for every status of every route at its start.
     transform: ({ schema, url, route }) => {
       if (!schema || schema.hide) return { schema: schema ?? {}, url };
+      if (route.config?.docs?.optionalBody) optionalBodies.add(schema.operationId);
       const codes = new Set<ErrorCode>([...ANY_CALL, ...(route.config?.docs?.codes ?? [])]);
       if (url.startsWith('/v1/')) for (const code of ANY_QUEUE_CALL) codes.add(code);
       if (schema.body !== undefined) for (const code of ANY_BODY) codes.add(code);
       const response = { ...problemResponses(codes), ...(schema.response as object | undefined) };
       return { schema: { ...schema, response }, url };
+    },
+    transformObject: (document) => {
+      if (!('openapiObject' in document)) return document.swaggerObject;
+      for (const path of Object.values(document.openapiObject.paths ?? {})) {
+        const operation = path?.post;
+        if (!optionalBodies.has(operation?.operationId)) continue;
+        (operation?.requestBody as { required?: boolean }).required = false;
+      }
+      return document.openapiObject;
     },
   });
   await app.register(swaggerUi, { routePrefix: '/docs', staticCSP: true });

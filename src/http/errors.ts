@@ -1,14 +1,20 @@
 /** Every way in which a request can fail ends here, and leaves as a problem document. */
-import { STATUS_CODES } from 'node:http';
+import { type ServerResponse, STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type ErrorCode, QueueError } from '../core/errors.ts';
 import type { App, HttpLogger } from './app.ts';
 import { problemHeaders, problemOf, sendProblem, toQueueError } from './problem.ts';
 
-/** Errors of handlers, hooks, parsers and validation. */
+/** Errors of handlers, hooks, parsers and validation, and misses. Call before there are routes. */
 export function handleErrors(app: App, log: HttpLogger | null): void {
-  app.setErrorHandler((error, request, reply) => answerError(error, request, reply, log));
+  const answerMiss = missesOf(app);
+  app.setNotFoundHandler(answerMiss);
+  app.setErrorHandler((error, request, reply) => {
+    // What is wrong with a request to nowhere is, first of all, its address.
+    if (request.is404) answerMiss(request, reply);
+    else answerError(error, request, reply, log);
+  });
 }
 
 /** Also for what fails before a route is found. */
@@ -27,7 +33,7 @@ export function answerError(
 }
 
 /** Addresses that are not there, and methods that don't go with those that are. */
-export function handleMisses(app: App): void {
+function missesOf(app: App): (request: FastifyRequest, reply: FastifyReply) => void {
   const routes: { readonly pattern: RegExp; readonly methods: Set<string> }[] = [];
   const byUrl = new Map<string, Set<string>>();
   app.addHook('onRoute', ({ url, method }) => {
@@ -39,7 +45,7 @@ export function handleMisses(app: App): void {
     }
     for (const name of Array.isArray(method) ? method : [method]) methods.add(name);
   });
-  app.setNotFoundHandler((request, reply) => {
+  return (request, reply) => {
     const path = request.raw.url!.split('?', 1)[0]!;
     const methods = new Set<string>();
     for (const route of routes) if (route.pattern.test(path)) for (const name of route.methods) methods.add(name);
@@ -53,7 +59,7 @@ export function handleMisses(app: App): void {
       reply,
       new QueueError('method-not-allowed', `${request.method} does not go with this address; ${allow} do`),
     );
-  });
+  };
 }
 
 const patternOf = (url: string): RegExp =>
@@ -68,8 +74,9 @@ const patternOf = (url: string): RegExp =>
 
 /** What Node's parser refuses: there is no request yet, so the answer is written by hand. */
 export function answerClientError(error: NodeJS.ErrnoException, socket: Socket): void {
-  // Already answered, or nobody there.
-  if (error.code === 'ECONNRESET' || socket.destroyed || !socket.writable) {
+  // Nobody is there; or an earlier request of this connection is not answered yet, and would seem to get this answer.
+  const answering = (socket as Socket & { readonly _httpMessage?: ServerResponse | null })._httpMessage;
+  if (error.code === 'ECONNRESET' || socket.destroyed || !socket.writable || answering) {
     socket.destroy();
     return;
   }

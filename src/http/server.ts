@@ -7,7 +7,7 @@ import { Problem } from './contract/service.ts';
 import { Task, TaskInput } from './contract/tasks.ts';
 import { Cursors, Topic } from './contract/topics.ts';
 import { describeApi } from './docs.ts';
-import { answerClientError, answerError, handleErrors, handleMisses } from './errors.ts';
+import { answerClientError, answerError, handleErrors } from './errors.ts';
 import { parseQuery } from './query.ts';
 import { adminRoutes } from './routes/admin.ts';
 import { leaseRoutes } from './routes/leases.ts';
@@ -74,7 +74,6 @@ export async function createServer(queue: Queue, options: ServerOptions = {}): P
   for (const schema of NAMED) app.addSchema(schema);
   app.setValidatorCompiler(validatorCompiler(NAMED));
   handleErrors(app, log);
-  handleMisses(app);
   readsJson(app, options.maxBodyBytes ?? DEFAULT_MAX_BODY_BYTES);
   guard(app, surroundings);
   if (log?.level === 'debug' || log?.level === 'trace') logRequests(app, log);

@@ -200,6 +200,7 @@ describe('addresses and methods', () => {
     ['DELETE', '/status', 'GET, HEAD'],
     ['TRACE', '/healthz', 'GET, HEAD'],
     ['PROPFIND', '/healthz', 'GET, HEAD'],
+    ['QUERY', '/healthz', 'GET, HEAD'],
   ])('%s does not go with %s', async (method, path, allow) => {
     const answer = await server.call(method, path);
     expectProblem(answer, 405, 'method-not-allowed');

@@ -79,6 +79,15 @@ describe('a connection', () => {
 });
 
 describe('what is no request', () => {
+  it('behind a request that waits is not answered as if it were that one', async () => {
+    const raw = await connectRaw(server.port);
+    raw.socket.write(request('POST', '/v1/leases', '{"topics":["before"],"waitMs":30000}'));
+    await eventually(() => server.queue.status().waiting === 1);
+    raw.socket.write('garbage\r\n\r\n');
+    expect(await raw.closed).toBe('');
+    await eventually(() => server.queue.status().waiting === 0);
+  });
+
   it.each([
     ['not HTTP', 'hello\r\n\r\n', 400, 'invalid-input'],
     ['TLS', '\u0016\u0003\u0001\u0002\u0000\u0001', 400, 'invalid-input'],
