@@ -24,7 +24,7 @@ import {
 import { messageConformance } from './messages.ts';
 import { activityConformance, checkpointConformance, shardConformance, topicConformance } from './registers.ts';
 
-export type { Opened, OpenStore, StoreCapabilities } from './harness.ts';
+export type { OpenStore, StoreCapabilities } from './harness.ts';
 
 export function storeConformance(name: string, openStore: OpenStore, capabilities: StoreCapabilities = {}): void {
   describe(`store conformance: ${name}`, () => {
