@@ -49,7 +49,9 @@ function issueOf(error: ErrorObject): InputIssue {
     default: {
       const isChoice = error.keyword === 'oneOf' && isObject(error.data);
       const fault = isChoice ? 'has not exactly one of payload and payloadBase64' : `is not ${ruleOf(schema)}`;
-      return { path, message: `${showValue(error.data)} ${fault}${exampleOf(schema)}` };
+      // To validation a body that is not there is null, too.
+      const value = path === '' && error.data === null ? 'nothing (or null)' : showValue(error.data);
+      return { path, message: `${value} ${fault}${exampleOf(schema)}` };
     }
   }
 }

@@ -159,7 +159,9 @@ describe('/v1/admin/topics/{topic}', () => {
   });
 
   it.each(['pause', 'resume', 'scan'])('%s takes no fields', async (what) => {
-    expectProblem(await server.post(admin('a4', what), { force: true }), 400, 'invalid-input');
+    for (const body of [{ force: true }, [], null, 0, '']) {
+      expectProblem(await server.post(admin('a4', what), body), 400, 'invalid-input');
+    }
   });
 
   it.each([[{ ids: [] }], [{ ids: 'x' }], [{ limit: 0 }], [{ all: true }]])('refuses the redrive %j', async (body) => {
