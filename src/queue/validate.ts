@@ -14,7 +14,7 @@ import {
   WORKER_BYTES,
 } from '../core/bounds.ts';
 import type { Payload } from '../core/entry.ts';
-import { invalid, QueueError, show } from '../core/errors.ts';
+import { invalid, QueueError } from '../core/errors.ts';
 import { checkTopic, isWellFormed, utf8Bytes } from '../core/names.ts';
 import { defaultPriority, priorityFault } from '../core/priority.ts';
 import type { TopicSettings } from '../core/settings.ts';
@@ -220,4 +220,3 @@ function checkSelector(topic: unknown, path: string): { readonly text: string; r
 }
 
 export const decodeJson = (text: string | null): JsonValue => (text === null ? null : (JSON.parse(text) as JsonValue));
-export { show };
