@@ -1,0 +1,248 @@
+/**
+ * Brings a keyspace to the latest schema. Safe when it is run twice, by two at once, or is stopped anywhere:
+ *
+ * 1. The keyspace and the table of versions are made where they aren't there. All changes of the schema go to one node,
+ *    the same for everyone, for two nodes that make one table at the same time make two of it.
+ * 2. A lock, a row with a time to live, is taken conditionally; who doesn't get it waits until it is free.
+ * 3. Under it each file that is newer than the version is applied, statement by statement; each says IF NOT EXISTS. Then
+ *    its number is recorded, conditionally, and the lock is given back.
+ */
+import { randomUUID } from 'node:crypto';
+import { readdirSync, readFileSync } from 'node:fs';
+import { setTimeout as wait } from 'node:timers/promises';
+import { SEGMENT_SIZE, SLOT_MS } from '../../core/bounds.ts';
+import { invalid } from '../../core/errors.ts';
+import { StoreDamagedError, type StoreMeta, StoreUnavailableError } from '../store.ts';
+import type { Access, CassandraAddress } from './address.ts';
+import { replicationOf, type StoreLog } from './checks.ts';
+import { Cluster, type Statement } from './client.ts';
+import { conditionally } from './conditional.ts';
+
+/** The same from `src` and from `dist`, which lie side by side. */
+const SCHEMA = new URL('../../../schema/cassandra/', import.meta.url);
+
+/** Sixteen buckets of message rows: enough for writes of one topic not to wait for each other. */
+const DEFAULT_META: StoreMeta = { segmentSize: SEGMENT_SIZE, shards: 1, messageBuckets: 16, slotMs: SLOT_MS };
+const META_NAMES = Object.keys(DEFAULT_META) as (keyof StoreMeta)[];
+/** Beside the numbers in `meta`: the level of consistency, which all servers must share. */
+const LEVEL = 'consistency';
+
+const PART = 'ebbmark';
+/** The row of the lock, below every number of a file. */
+const LOCK = 0;
+/** How long the lock is held by somebody who died; no step takes that long. */
+const LOCK_SECONDS = 60;
+const LOCK_POLL_MS = 250;
+/** Copies in a datacenter where nobody said how many. */
+const COPIES = 3;
+
+interface Step {
+  readonly number: number;
+  readonly name: string;
+}
+
+/** The numbered files, in order. Number 0 makes the table of versions and has none itself. */
+function files(): readonly Step[] {
+  return readdirSync(SCHEMA)
+    .filter((name) => /^\d{3}_.*\.cql$/.test(name))
+    .sort()
+    .map((name) => ({ number: Number(name.slice(0, 3)), name }));
+}
+
+/** The schema number that this version of Ebbmark writes. */
+export const latestSchema = (): number => files().at(-1)?.number ?? 0;
+
+/** The statements of a file, without comments. No statement holds a semicolon or two dashes in a string. */
+function statementsOf({ name }: Step): readonly string[] {
+  return readFileSync(new URL(name, SCHEMA), 'utf8')
+    .replace(/--.*$/gm, '')
+    .split(';')
+    .map((statement) => statement.trim())
+    .filter((statement) => statement !== '');
+}
+
+/**
+ * The number of the keyspace's schema, 0 where there is none.
+ * @throws StoreDamagedError where it is one that this version doesn't know
+ */
+export async function schemaNumber(cluster: Cluster): Promise<number> {
+  const { keyspace } = cluster;
+  const [table] = await cluster.rows(
+    'SELECT table_name FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?',
+    [keyspace, 'schema_version'],
+  );
+  if (table === undefined) return 0;
+  const rows = await cluster.rows(`SELECT number FROM ${keyspace}.schema_version WHERE part = ?`, [PART], {
+    serial: true,
+  });
+  const number = Math.max(0, ...rows.map((row) => row.number as number));
+  const latest = latestSchema();
+  if (number <= latest) return number;
+  throw new StoreDamagedError(
+    `${cluster.name} was written by a newer Ebbmark (schema ${number}; this version knows up to ${latest}). ` +
+      'Use that version or a newer one. The keyspace was left as it is.',
+  );
+}
+
+export interface Migration {
+  readonly address: CassandraAddress;
+  readonly access: Access;
+  /** For a keyspace that is filled now; an existing one keeps what it was created with. */
+  readonly meta: Partial<StoreMeta>;
+  readonly log: StoreLog;
+}
+
+/** @throws StoreUnavailableError, StoreDamagedError; QueueError `invalid-input` where the replication can't be had */
+export async function migrate(cluster: Cluster, migration: Migration): Promise<void> {
+  const { address, access, log } = migration;
+  await createKeyspace(cluster, address, log);
+  const inKeyspace = await Cluster.connect(address, access, true);
+  try {
+    for (const step of files().filter(({ number }) => number === LOCK)) await apply(inKeyspace, step);
+    const token = randomUUID();
+    while (!(await lock(cluster, token))) {
+      if ((await schemaNumber(cluster)) === latestSchema()) return;
+      await wait(LOCK_POLL_MS);
+    }
+    try {
+      await applyAll(cluster, inKeyspace, token, migration);
+    } finally {
+      await unlock(cluster, token);
+    }
+  } finally {
+    await inKeyspace.close();
+  }
+}
+
+async function applyAll(
+  cluster: Cluster,
+  inKeyspace: Cluster,
+  token: string,
+  { address, meta, log }: Migration,
+): Promise<void> {
+  const from = await schemaNumber(cluster);
+  for (const step of files()) {
+    if (step.number <= from) continue;
+    if (!(await extend(cluster, token)))
+      throw new StoreUnavailableError(`${cluster.name}: the lock of the migration was lost`);
+    await apply(inKeyspace, step);
+    if (step.number === 1) await initialise(cluster, address, { ...DEFAULT_META, ...meta });
+    await record(cluster, step);
+    log.info({ keyspace: cluster.keyspace, file: step.name }, 'applied to the schema');
+  }
+}
+
+async function apply(inKeyspace: Cluster, step: Step): Promise<void> {
+  for (const statement of statementsOf(step)) await inKeyspace.define(statement);
+}
+
+async function createKeyspace(cluster: Cluster, address: CassandraAddress, log: StoreLog): Promise<void> {
+  if ((await replicationOf(cluster)) !== null) return;
+  const copies = copiesFor(cluster, address);
+  const options = Object.entries(copies).map(([dc, count]) => `, '${dc}': ${count}`);
+  log.info({ keyspace: cluster.keyspace, replication: copies }, 'creating the keyspace');
+  await cluster.define(
+    `CREATE KEYSPACE IF NOT EXISTS ${cluster.keyspace} WITH replication = {'class': 'NetworkTopologyStrategy'${options.join('')}}`,
+  );
+}
+
+/** Copies by datacenter; never more than there are nodes to hold them, or no quorum would ever be reached. */
+function copiesFor(cluster: Cluster, { replication }: CassandraAddress): Readonly<Record<string, number>> {
+  const nodes = (dc: string): number => cluster.hosts.filter((host) => host.datacenter === dc).length;
+  if (replication === null) return { [cluster.dc]: Math.min(COPIES, nodes(cluster.dc)) };
+  const copies = typeof replication === 'number' ? { [cluster.dc]: replication } : replication;
+  for (const [dc, count] of Object.entries(copies)) {
+    const most = nodes(dc);
+    // Nodes of other datacenters may be out of sight where only the own one is asked.
+    if (dc === cluster.dc && count > most) {
+      throw invalid('replication', count, `at most the number of nodes in ${dc} that are up`, `replication=${most}`);
+    }
+  }
+  return copies;
+}
+
+async function initialise(cluster: Cluster, address: CassandraAddress, meta: StoreMeta): Promise<void> {
+  const values: [string, string][] = [[LEVEL, levelOf(cluster, address)]];
+  for (const name of META_NAMES) {
+    const value = meta[name];
+    if (!Number.isSafeInteger(value) || value < 1)
+      throw new RangeError(`meta.${name} is ${value}, not a positive integer`);
+    values.push([name, String(value)]);
+  }
+  for (const [name, value] of values) {
+    const query = `INSERT INTO ${cluster.keyspace}.meta (name, value) VALUES (?, ?) IF NOT EXISTS`;
+    await decided(cluster, { query, params: [name, value] });
+  }
+}
+
+/** With local quorums, servers in two datacenters would not see each other's writes in time: the datacenter is part of it. */
+const levelOf = (cluster: Cluster, { consistency }: CassandraAddress): string =>
+  consistency === 'local' ? `local ${cluster.dc}` : 'global';
+
+/**
+ * What was fixed when the keyspace was filled.
+ * @throws StoreDamagedError where a value is missing; QueueError `invalid-input` where the address says another level
+ */
+export async function readMeta(cluster: Cluster, address: CassandraAddress): Promise<StoreMeta> {
+  const rows = await cluster.rows(`SELECT name, value FROM ${cluster.keyspace}.meta`, []);
+  const found = new Map(rows.map((row) => [row.name as string, row.value as string]));
+  const value = (name: keyof StoreMeta): number => {
+    const number = Number(found.get(name));
+    if (Number.isSafeInteger(number) && number >= 1) return number;
+    throw new StoreDamagedError(`${cluster.name} is damaged: meta has no ${name}`);
+  };
+  const level = levelOf(cluster, address);
+  const agreed = found.get(LEVEL);
+  if (agreed !== undefined && agreed !== level) {
+    const how = 'the consistency and datacenter that this keyspace was created with; all servers must use the same';
+    throw invalid(
+      'consistency',
+      level,
+      how,
+      agreed.startsWith('local ') ? `dc=${agreed.slice(6)}` : 'consistency=global',
+    );
+  }
+  return {
+    segmentSize: value('segmentSize'),
+    shards: value('shards'),
+    messageBuckets: value('messageBuckets'),
+    slotMs: value('slotMs'),
+  };
+}
+
+const lock = (cluster: Cluster, token: string): Promise<boolean> =>
+  decided(
+    cluster,
+    {
+      query: `INSERT INTO ${cluster.keyspace}.schema_version (part, number, name) VALUES (?, ?, ?) IF NOT EXISTS USING TTL ?`,
+      params: [PART, LOCK, token, LOCK_SECONDS],
+    },
+    token,
+  );
+
+const extend = (cluster: Cluster, token: string): Promise<boolean> =>
+  decided(cluster, {
+    query: `UPDATE ${cluster.keyspace}.schema_version USING TTL ? SET name = ? WHERE part = ? AND number = ? IF name = ?`,
+    params: [LOCK_SECONDS, token, PART, LOCK, token],
+  });
+
+const unlock = (cluster: Cluster, token: string): Promise<boolean> =>
+  decided(cluster, {
+    query: `DELETE FROM ${cluster.keyspace}.schema_version WHERE part = ? AND number = ? IF name = ?`,
+    params: [PART, LOCK, token],
+  });
+
+const record = (cluster: Cluster, { number, name }: Step): Promise<boolean> =>
+  decided(cluster, {
+    query: `INSERT INTO ${cluster.keyspace}.schema_version (part, number, name, applied_at) VALUES (?, ?, ?, toTimestamp(now())) IF NOT EXISTS`,
+    params: [PART, number, name],
+  });
+
+/** Repeats a conditional statement until it is decided; one of ours that stands there already counts as applied. */
+async function decided(cluster: Cluster, statement: Statement, token?: string): Promise<boolean> {
+  for (;;) {
+    const answer = await conditionally(cluster, [statement]);
+    if (answer.kind === 'applied') return true;
+    if (answer.kind === 'refused') return token !== undefined && answer.rows[0]?.name === token;
+  }
+}

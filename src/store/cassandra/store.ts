@@ -1,0 +1,256 @@
+import type { LogAddress } from '../../core/entry.ts';
+import { invalid } from '../../core/errors.ts';
+import type { Checkpoint } from '../../core/log.ts';
+import type { MessageWrite } from '../../core/message.ts';
+import {
+  type ActivityRow,
+  type Append,
+  type ReadRange,
+  type SegmentChange,
+  type ShardRow,
+  type Store,
+  type StoreMeta,
+  StoreUnavailableError,
+} from '../store.ts';
+import { Activity } from './activity.ts';
+import { type CassandraCredentials, parseCassandraAddress, readAccess } from './address.ts';
+import { Changes } from './change.ts';
+import { checkSettings, checkVersions, measureClocks, type StoreLog, silentLog } from './checks.ts';
+import { Cluster } from './client.ts';
+import { DatabaseClock } from './clock.ts';
+import { Entries } from './entries.ts';
+import { Messages } from './messages.ts';
+import { latestSchema, migrate, readMeta, schemaNumber } from './migrate.ts';
+import { Checkpoints, Shards, Topics } from './registers.ts';
+import { Segments } from './segments.ts';
+
+export interface CassandraOptions extends CassandraCredentials {
+  /** `cassandra://host1,host2:9042/keyspace?dc=…&replication=…&consistency=local|global` */
+  readonly address: string;
+  /** For a keyspace that is filled now; an existing one keeps what it was created with. */
+  readonly meta?: Partial<StoreMeta>;
+  /** `false`: refuse a keyspace that is not there or not up to date, instead of making it so. */
+  readonly migrate?: boolean;
+  /** Told of what an operator should know; nothing is logged when absent. */
+  readonly log?: StoreLog;
+}
+
+/**
+ * Opens the store in a keyspace, once.
+ * @throws StoreUnavailableError the cluster cannot be reached, or not a quorum of it; another try may succeed
+ * @throws StoreDamagedError its schema is newer than this version, or something is missing in it
+ * @throws QueueError `invalid-input` the address or a setting doesn't fit, or the cluster is too old
+ */
+export async function openCassandraStore(options: CassandraOptions): Promise<CassandraStore> {
+  const { log = silentLog } = options;
+  const address = parseCassandraAddress(options.address);
+  const access = readAccess(options);
+  const cluster = await Cluster.connect(address, access);
+  try {
+    await checkVersions(cluster);
+    if ((await schemaNumber(cluster)) < latestSchema()) {
+      if (options.migrate === false) {
+        throw invalid(
+          'store',
+          cluster.name,
+          'a keyspace with the latest schema, and migrations are off',
+          'ebbmark migrate',
+        );
+      }
+      await migrate(cluster, { address, access, meta: options.meta ?? {}, log });
+    }
+    const meta = await readMeta(cluster, address);
+    await checkSettings(cluster, log);
+    const clock = clockOf(cluster, log);
+    await clock.start();
+    return new CassandraStore(cluster, meta, clock);
+  } catch (error) {
+    await cluster.close();
+    throw error;
+  }
+}
+
+/** How often a cluster that cannot be reached is tried again, in milliseconds. */
+const AGAIN_MS = 2_000;
+
+/**
+ * Opens the store as soon as it can be reached, however long that takes. For a server that starts while its cluster is
+ * down: it listens and says that it is not ready meanwhile.
+ *
+ * @param onWait is told of each try that failed
+ * @throws what openCassandraStore throws where another try would not help; the signal's reason where it was aborted
+ */
+export async function awaitCassandraStore(
+  options: CassandraOptions,
+  { signal, onWait }: { readonly signal?: AbortSignal; readonly onWait?: (error: StoreUnavailableError) => void } = {},
+): Promise<CassandraStore> {
+  for (;;) {
+    signal?.throwIfAborted();
+    try {
+      return await openCassandraStore(options);
+    } catch (error) {
+      if (!(error instanceof StoreUnavailableError)) throw error;
+      onWait?.(error);
+    }
+    await new Promise<void>((resolve) => {
+      const done = () => {
+        clearTimeout(timer);
+        signal?.removeEventListener('abort', done);
+        resolve();
+      };
+      const timer = setTimeout(done, AGAIN_MS);
+      signal?.addEventListener('abort', done);
+    });
+  }
+}
+
+function clockOf(cluster: Cluster, log: StoreLog): DatabaseClock {
+  let warned = 0;
+  return new DatabaseClock(
+    () => measureClocks(cluster),
+    (spreadMs) => {
+      // Once, and again when it has become twice as bad.
+      if (spreadMs < 2 * warned) return;
+      warned = spreadMs;
+      log.warn(
+        { spreadMs },
+        "the nodes' clocks differ by seconds: leases may end early or late; set up NTP on all of them",
+      );
+    },
+  );
+}
+
+/** The store on a keyspace that is open. */
+export class CassandraStore implements Store {
+  readonly description: string;
+  readonly meta: StoreMeta;
+  readonly exclusive = false;
+  readonly #cluster: Cluster;
+  readonly #clock: DatabaseClock;
+  readonly #segments: Segments;
+  readonly #entries: Entries;
+  readonly #changes: Changes;
+  readonly #messages: Messages;
+  readonly #activity: Activity;
+  readonly #checkpoints: Checkpoints;
+  readonly #topics: Topics;
+  readonly #shards: Shards;
+
+  constructor(cluster: Cluster, meta: StoreMeta, clock: DatabaseClock) {
+    this.description = cluster.name;
+    this.meta = meta;
+    this.#cluster = cluster;
+    this.#clock = clock;
+    this.#segments = new Segments(cluster, meta.segmentSize);
+    this.#entries = new Entries(cluster, this.#segments, meta.segmentSize);
+    this.#changes = new Changes(cluster, this.#segments, meta.segmentSize);
+    this.#messages = new Messages(cluster, meta.messageBuckets);
+    this.#activity = new Activity(cluster);
+    this.#checkpoints = new Checkpoints(cluster);
+    this.#topics = new Topics(cluster);
+    this.#shards = new Shards(cluster);
+  }
+
+  /** The database's clock as known here, at once: for a queue's environment. */
+  now(): number {
+    return this.#clock.now();
+  }
+
+  async clock() {
+    return this.#clock.now();
+  }
+
+  /** Reads what was fixed at creation, which takes a quorum like any other read. */
+  async ping() {
+    await this.#cluster.rows(`SELECT value FROM ${this.#cluster.keyspace}.meta WHERE name = ?`, ['segmentSize']);
+    if (!this.#clock.isSure) {
+      throw new StoreUnavailableError(`${this.description}: the database's clock has jumped, or is not known`);
+    }
+  }
+
+  close() {
+    this.#clock.stop();
+    return this.#cluster.close();
+  }
+
+  readSegment(log: LogAddress, segment: number, serial?: boolean) {
+    return this.#segments.read(log, segment, serial);
+  }
+
+  readEntries(range: ReadRange) {
+    return this.#entries.read(range);
+  }
+
+  readHeads(range: ReadRange) {
+    return this.#entries.readHeads(range);
+  }
+
+  append(append: Append) {
+    return this.#entries.append(append);
+  }
+
+  change(change: SegmentChange) {
+    return this.#changes.run(change);
+  }
+
+  closeSegment(log: LogAddress, segment: number) {
+    return this.#segments.close(log, segment);
+  }
+
+  trim(log: LogAddress, segment: number, from: number, to: number) {
+    return this.#segments.trim(log, segment, from, to);
+  }
+
+  dropSegment(log: LogAddress, segment: number, expectNext: number) {
+    return this.#segments.drop(log, segment, expectNext);
+  }
+
+  readCheckpoints(topic: string) {
+    return this.#checkpoints.read(topic);
+  }
+
+  advanceCheckpoint(log: LogAddress, checkpoint: Checkpoint, at: number) {
+    return this.#checkpoints.advance(log, checkpoint, at);
+  }
+
+  readMessages(topic: string, keys: readonly string[], serial?: boolean) {
+    return this.#messages.read(topic, keys, serial);
+  }
+
+  writeMessages(topic: string, bucket: number, writes: readonly MessageWrite[], now: number) {
+    return this.#messages.write(topic, bucket, writes, now);
+  }
+
+  readTopic(topic: string) {
+    return this.#topics.read(topic);
+  }
+
+  writeTopic(topic: string, expect: number | null, settings: string) {
+    return this.#topics.write(topic, expect, settings);
+  }
+
+  recordActivity(shard: number, period: number, rows: readonly ActivityRow[]) {
+    return this.#activity.record(shard, period, rows);
+  }
+
+  readActivity(shard: number, period: number, from: string | number | null, limit: number) {
+    return this.#activity.read(shard, period, from, limit);
+  }
+
+  dropPeriod(shard: number, period: number) {
+    return this.#activity.drop(shard, period);
+  }
+
+  readShard(shard: number, serial?: boolean) {
+    return this.#shards.read(shard, serial);
+  }
+
+  writeShard(shard: number, expect: number | null, row: ShardRow) {
+    return this.#shards.write(shard, expect, row);
+  }
+
+  /** Nothing to do: Cassandra lets rows go by themselves. */
+  async sweep() {
+    return 0;
+  }
+}
