@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
 import { type Environment, type Flags, readSettings } from '../config.ts';
 import { readStatus, type Status } from '../http/status-page.ts';
-import { CommandError } from './failure.ts';
+import { noStore } from './failure.ts';
 import { type CommandQueue, RemoteQueue } from './remote-queue.ts';
 
 /** A queue that a command works with: a running server's, or one opened in this process. */
@@ -22,9 +22,7 @@ export async function connect(flags: Flags, env: Environment): Promise<Connectio
     return { queue: remote, status: () => remote.status(), close: async () => {} };
   }
   const { store } = readSettings(['store'], flags, env);
-  if (!existsSync(store.path)) {
-    throw new CommandError(`There is no store at ${store.path}.\nCreate it:   ebbmark migrate --store ${store.text}`);
-  }
+  if (!existsSync(store.path)) throw noStore(store);
   // Loaded only here: commands to a running server start faster without a store.
   const { openQueue } = await import('../queue/open.ts');
   const queue = await openQueue({ store: store.text });

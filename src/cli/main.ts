@@ -5,17 +5,16 @@ import { CommandError, EXIT } from './failure.ts';
 import { note } from './output.ts';
 import { createProgram } from './program.ts';
 
-/** Runs the command line and sets the exit code. Never throws: what goes wrong is told to the person who called. */
-export async function main(args: readonly string[], env: Environment): Promise<void> {
-  // `ebbmark topics | head` closes the pipe while there is more to print.
-  process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-    if (error.code === 'EPIPE') process.exit(EXIT.ok);
-    throw error;
-  });
+/**
+ * Runs the command line. Never throws: what goes wrong is told to the person who called.
+ * @returns the exit code; null where the command has set one, or runs on
+ */
+export async function main(args: readonly string[], env: Environment): Promise<number | null> {
   try {
     await createProgram(env).parseAsync(args, { from: 'user' });
+    return null;
   } catch (error) {
-    process.exitCode = fail(error);
+    return fail(error);
   }
 }
 

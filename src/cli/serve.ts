@@ -1,8 +1,10 @@
+import { existsSync } from 'node:fs';
 import closeWithGrace from 'close-with-grace';
 import { type Environment, type Flags, readServerSettings, SETTINGS, unknownSettings } from '../config.ts';
 import { createServer } from '../http/server.ts';
 import { VERSION } from '../http/version.ts';
 import { openQueue } from '../queue/open.ts';
+import { noStore } from './failure.ts';
 import { createLog } from './log.ts';
 
 /** From the signal to the end: what runs may finish, long polls end at once. */
@@ -26,6 +28,7 @@ export async function serve(flags: Flags, env: Environment): Promise<void> {
     );
   }
 
+  if (!settings.migrate && !existsSync(settings.store.path)) throw noStore(settings.store);
   const queue = await openQueue({ store: settings.store.text, log });
   const server = await createServer(queue, { maxBodyBytes: settings.maxBodyBytes, log, processMetrics: true });
   let url: string;

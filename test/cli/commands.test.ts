@@ -2,7 +2,8 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { main } from '../../src/cli/main.ts';
 import { startServer, type TestServer } from '../http/support/server.ts';
 import { type Run, type RunOptions, run } from './support/run.ts';
 
@@ -211,10 +212,22 @@ describe('what goes wrong', () => {
     [['topics', '--url', 'nonsense'], '--url: "nonsense" is not'],
     [['topics', '--store', 'nonsense'], '--store: "nonsense" is not sqlite:PATH'],
   ])('%j is bad usage', async (args, message) => {
-    const result = await ebbmark(args);
-    expect(result, result.err).toMatchObject({ code: 2, out: '' });
-    expect(result.err).toContain(message);
-    expect(result.err).not.toMatch(/\n\s+at /);
+    // In this process: a process of its own for each would take most of the time of these tests.
+    let err = '';
+    const told = vi.spyOn(process.stderr, 'write').mockImplementation((text) => {
+      err += text;
+      return true;
+    });
+    const code = await main(args, { EBBMARK_URL: server.url });
+    told.mockRestore();
+    expect(code, err).toBe(2);
+    expect(err).toContain(message);
+    expect(err).not.toMatch(/\n\s+at /);
+  });
+
+  it('bad usage, as a process', async () => {
+    const result = await ebbmark(['enqueue', 'a', 'hello']);
+    expect(result).toMatchObject({ code: 2, out: '', err: expect.stringContaining('It is not JSON') });
   });
 });
 

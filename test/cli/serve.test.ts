@@ -146,6 +146,16 @@ describe('ebbmark serve', () => {
     ]);
   });
 
+  it('creates no store where it may not', async () => {
+    const store = newStore();
+    const { code, err } = await run(['serve', '--listen', '127.0.0.1:0', '--store', store, '--migrate', 'off']);
+    expect(code).toBe(1);
+    expect(err).toContain(`ebbmark migrate --store ${store}`);
+    await expect(stat(store.slice('sqlite:'.length))).rejects.toThrow('ENOENT');
+    expect((await run(['migrate', '--store', store])).code).toBe(0);
+    await serve(['--store', store, '--migrate', 'off']);
+  });
+
   it('does not start on a store that is in use, and the one who uses it goes on', async () => {
     const store = newStore();
     const first = await serve(['--store', store]);
