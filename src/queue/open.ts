@@ -1,5 +1,6 @@
 import { invalid } from '../core/errors.ts';
-import { openSqliteStore, type SqliteOptions } from '../store/sqlite/store.ts';
+import type { CassandraCredentials } from '../store/cassandra/address.ts';
+import { openSqliteStore } from '../store/sqlite/store.ts';
 import type { Store } from '../store/store.ts';
 import type { Queue } from './api.ts';
 import { type QueueLogger, silentLogger } from './engine.ts';
@@ -10,8 +11,12 @@ export type { QueueLogger } from './engine.ts';
 
 /** Where a queue keeps its tasks, and what it takes from its surroundings. */
 export interface OpenOptions {
-  /** `sqlite:PATH`, or `sqlite::memory:` for one that ends with the process. */
+  /** `sqlite:PATH`, `sqlite::memory:` for one that ends with the process, or `cassandra://HOST[,HOST…]/KEYSPACE`. */
   readonly store: string;
+  /** What proves to Cassandra who we are. */
+  readonly cassandra?: CassandraCredentials;
+  /** `false`: refuse a Cassandra keyspace that is not there or not up to date, instead of making it so. */
+  readonly migrate?: boolean;
   /** Told of background trouble; nothing is logged when absent. */
   readonly log?: QueueLogger;
   /** Time, randomness and timers; the system's when absent. */
@@ -19,14 +24,18 @@ export interface OpenOptions {
 }
 
 /**
- * Opens a store, creating it where it isn't there, and starts the queue on it.
+ * Opens a store, creating it where it isn't there, and starts the queue on it. Where a Cassandra cluster cannot be
+ * reached yet, the queue is not ready and refuses calls with `store-unavailable` until it can.
  *
  * @throws QueueError `invalid-input` where the address is none; StoreInUseError where another process has it open;
  *   StoreDamagedError where what is there is no such store, which is left as it is
  */
 export async function openQueue(options: OpenOptions): Promise<Queue> {
   const environment = options.environment ?? systemEnvironment();
-  return startQueue(await openStore(options.store, { now: environment.now }), { ...options, environment });
+  const log = options.log ?? silentLogger;
+  const open = () => openStore({ ...options, environment });
+  if (isCassandra(options.store)) return LocalQueue.startWhenReachable(open, environment, log);
+  return startQueue(await open(), { ...options, environment });
 }
 
 /** Starts a queue on a store that is open; the queue closes it when it stops. */
@@ -39,10 +48,25 @@ export async function startQueue(store: Store, options: Omit<OpenOptions, 'store
   }
 }
 
-/** Opens a store by its address. */
-export async function openStore(address: string, options: SqliteOptions = {}): Promise<Store> {
-  if (!address.startsWith('sqlite:') || address === 'sqlite:') {
-    throw invalid('store', address, 'the address of a store (sqlite:PATH)', 'sqlite:./ebbmark.db');
+const isCassandra = (address: string): boolean => address.startsWith('cassandra:');
+
+/** Opens a store by its address, without a queue. */
+export async function openStore(options: OpenOptions): Promise<Store> {
+  const { store: address } = options;
+  if (isCassandra(address)) {
+    // Loaded only where it is used: the driver takes as long to load as all the rest.
+    const { openCassandraStore } = await import('../store/cassandra/store.ts');
+    const { cassandra, migrate, log } = options;
+    return openCassandraStore({
+      address,
+      ...cassandra,
+      ...(migrate === undefined ? {} : { migrate }),
+      ...(log === undefined ? {} : { log }),
+    });
   }
-  return openSqliteStore(address.slice('sqlite:'.length), options);
+  if (!address.startsWith('sqlite:') || address === 'sqlite:') {
+    throw invalid('store', address, 'the address of a store (sqlite:PATH or cassandra://…)', 'sqlite:./ebbmark.db');
+  }
+  const now = options.environment?.now ?? systemEnvironment().now;
+  return openSqliteStore(address.slice('sqlite:'.length), { now });
 }

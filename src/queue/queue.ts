@@ -45,7 +45,7 @@ const LOOK_EVERY_MS = 500;
 
 /** The queue over a store: schedules what the store holds while it has the lease to, and always takes tasks in. */
 export class LocalQueue implements Queue {
-  readonly #env: Environment;
+  #env: Environment;
   readonly #log: QueueLogger;
   readonly #counters = new Counters();
   readonly #startedAt: number;
@@ -102,6 +102,8 @@ export class LocalQueue implements Queue {
       await store.close();
       return;
     }
+    // One clock for all servers: the database's.
+    this.#env = { ...this.#env, now: () => store.now() };
     const lease = new HolderLease(store, this.#env, this.#log, this.#env.token(), {
       gained: (term) => this.#change(term),
       lost: () => this.#change(null),

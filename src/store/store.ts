@@ -112,8 +112,8 @@ export interface Store {
   readonly meta: StoreMeta;
   /** Only one process can have it open: whoever opened it may take everything over at once. */
   readonly exclusive: boolean;
-  /** The database's clock, milliseconds since 1970. */
-  clock(): Promise<number>;
+  /** The database's clock as known here, milliseconds since 1970; never goes back. It is the one that all servers share. */
+  now(): number;
   /** Answers once the store could be reached. */
   ping(): Promise<void>;
   /** Finishes what was begun and lets go of the database. Idempotent. */

@@ -151,12 +151,7 @@ export class CassandraStore implements Store {
     this.#shards = new Shards(cluster);
   }
 
-  /** The database's clock as known here, at once: for a queue's environment. */
   now(): number {
-    return this.#clock.now();
-  }
-
-  async clock() {
     return this.#clock.now();
   }
 

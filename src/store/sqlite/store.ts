@@ -92,7 +92,7 @@ export class SqliteStore implements Store {
     this.#shards = new Shards(db);
   }
 
-  async clock() {
+  now() {
     return this.#now();
   }
 
