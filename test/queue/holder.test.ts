@@ -51,6 +51,7 @@ function throughADoor(store: Store) {
     get(target, name) {
       if (name === 'exclusive') return false;
       if (name === 'close') return async () => {};
+      if (name === 'now') return () => target.now();
       const member = Reflect.get(target, name) as unknown;
       if (typeof member !== 'function') return member;
       return async (...args: unknown[]) => {
