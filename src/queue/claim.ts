@@ -210,7 +210,8 @@ export class Claimer {
         bytes += entryBytes(entry);
       }
     }
-    const from = log.scan;
+    // Where the entries begin that were decided on: the cursor may have moved since they were read.
+    const from = entries[0]!.id;
     const to = from + decisions.length;
     const { term } = this.#engine;
     const outcome = await changeDefinitely(store, env, {
@@ -223,7 +224,7 @@ export class Claimer {
       log.scanHeader = null;
       return 'again';
     }
-    log.scan = to;
+    log.scan = Math.max(log.scan, to);
     header.term = term;
     log.unscanned -= decisions.length;
     await this.#account(topic, log, entries, decisions, taken, now);
