@@ -30,7 +30,8 @@ export class Rescheduler {
       const located = await this.#locator.follow(row.place, row.uid);
       if (located?.head.status !== 'ready' || located.place.tier === DEAD_TIER) return null;
       const entry = (await readByIds(this.#engine.store, located.place, [located.place.id])).get(located.place.id);
-      if (entry === undefined) return null;
+      // It changed since it was looked at: it may be with a worker by now.
+      if (entry?.version !== located.head.version) continue;
       const dueAt = task.dueAt ?? entry.dueAt;
       const { payload, metadata, priority } = task;
       const to = this.#destination(topic, priority, dueAt);
@@ -60,7 +61,7 @@ export class Rescheduler {
       if (located.head.status === 'leased') throw new QueueError('task-leased');
       if (located.head.status !== 'ready' || located.place.tier === DEAD_TIER) throw new QueueError('task-settled');
       const entry = (await readByIds(this.#engine.store, located.place, [located.place.id])).get(located.place.id);
-      if (entry === undefined) continue;
+      if (entry?.version !== located.head.version) continue;
       const dueAt = due === null ? entry.dueAt : due > now ? due : null;
       const priority = change.priority ?? entry.priority;
       const to = this.#destination(topic, priority, dueAt);

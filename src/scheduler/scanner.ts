@@ -35,7 +35,8 @@ const ENTRIES_PER_PASS = 2_000;
 /** Settlements within this part of the retention are trimmed together. */
 const MARKS_PER_RETENTION = 16;
 
-type Requeue = Extract<ScanDecision, { readonly kind: 'requeue' | 'bury' }>;
+/** What was decided on an entry, and the version on which it was. */
+type Requeue = Extract<ScanDecision, { readonly kind: 'requeue' | 'bury' }> & { readonly version: number };
 
 export class Scanner {
   readonly #engine: Engine;
@@ -179,7 +180,7 @@ export class Scanner {
       else if (decision.kind === 'moved') {
         await this.#mover.ensureArrived(head);
         this.#closeOpen(topic, log, id);
-      } else requeues.set(id, decision);
+      } else requeues.set(id, { ...decision, version: head.version });
     }
     await this.#agree(topic, log, settled);
     await this.#end(topic, log, ends, now);
@@ -238,9 +239,12 @@ export class Scanner {
   async #requeue(topic: Topic, log: Log, requeues: ReadonlyMap<number, Requeue>): Promise<void> {
     if (requeues.size === 0) return;
     const { store, env, counters, signals } = this.#engine;
-    const entries = [...(await readByIds(store, log.address, [...requeues.keys()])).values()];
+    // An entry that was settled or extended since it was looked at is left alone.
+    const entries = [...(await readByIds(store, log.address, [...requeues.keys()])).values()].filter(
+      (entry) => requeues.get(entry.id)?.version === entry.version,
+    );
     for (const kind of ['requeue', 'bury'] as const) {
-      const some = entries.filter((entry) => requeues.get(entry.id)?.kind === kind);
+      const some = entries.filter((entry) => requeues.get(entry.id)!.kind === kind);
       if (some.length === 0) continue;
       const to: LogAddress = kind === 'bury' ? { topic: topic.name, tier: DEAD_TIER } : log.address;
       const at = env.now();
