@@ -10,7 +10,7 @@
  *                │         ├──────────────▶ moved    the task goes on at `dest`
  *                │         ├──────────────▶ expired | cancelled | duplicate
  *                └─────────┼──────────────▶ void     the move did not happen
- *                          └ leased ──────▶ cancelled
+ *                          └ leased ──────▶ cancelled | expired    expired only once its lease is over
  *
  * Every change raises `version`; a final one sets it to FINAL_VERSION, so that an ack needs no version to be
  * read first and a condition on an earlier version, once false, stays false (promise Q3).
@@ -39,7 +39,7 @@ export const isFinal = (status: EntryStatus): boolean => FINAL.has(status);
 
 const TRANSITIONS: Readonly<Record<EntryStatus, readonly EntryStatus[]>> = {
   ready: ['leased', 'moved', 'expired', 'cancelled', 'duplicate'],
-  leased: ['leased', 'done', 'moved', 'cancelled'],
+  leased: ['leased', 'done', 'moved', 'cancelled', 'expired'],
   pending: ['ready', 'void'],
   moved: [],
   void: [],
