@@ -45,9 +45,19 @@ function parseJson(request: FastifyRequest, bytes: Buffer, parse: JsonParser, do
     const text = bytes.toString('utf8');
     parse(request, text, (error, body) => {
       if (error) done(new QueueError('invalid-input', `body: ${faultOf(text)}`));
+      else if (MAYBE_INFINITE.test(text) && hasInfinity(body)) done(new QueueError('invalid-input', TOO_GREAT));
       else done(null, body);
     });
   }
+}
+
+/** JSON.parse reads a number beyond a double as Infinity, which JSON.stringify would write as null. */
+const MAYBE_INFINITE = /[eE]\+?\d{3}|\d{309}/;
+const TOO_GREAT = 'body: it has a number beyond what a 64-bit float holds (±1.8e308); for example: send it as a text';
+
+function hasInfinity(value: unknown): boolean {
+  if (typeof value === 'number') return !Number.isFinite(value);
+  return typeof value === 'object' && value !== null && Object.values(value).some(hasInfinity);
 }
 
 function faultOf(text: string): string {

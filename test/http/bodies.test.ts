@@ -66,6 +66,8 @@ const REFUSED: Readonly<Record<string, readonly [number, string, CallOptions]>> 
   '__proto__ beside tasks': [400, 'invalid-input', { raw: '{"__proto__":{"tasks":[]},"tasks":[{"payload":1}]}' }],
   '__proto__ in metadata': [400, 'invalid-input', { raw: '{"tasks":[{"payload":1,"metadata":{"__proto__":"x"}}]}' }],
   'constructor.prototype': [400, 'invalid-input', { raw: task('{"constructor":{"prototype":{"admin":true}}}') }],
+  'a number beyond a float': [400, 'invalid-input', { raw: task('[{"n":-1e999}]') }],
+  'a number of 400 digits': [400, 'invalid-input', { raw: task('9'.repeat(400)) }],
   'a body over the limit': [413, 'body-too-large', { raw: task(`"${'x'.repeat(LIMIT)}"`) }],
   'a body far over the limit': [413, 'body-too-large', { raw: task(`"${'x'.repeat(20 * LIMIT)}"`) }],
   'a gzip bomb': [413, 'body-too-large', { raw: gzipSync(zeros), headers: { 'content-encoding': 'gzip' } }],
@@ -128,6 +130,7 @@ describe('bodies that are taken', () => {
     'a charset': { raw: task('"é"'), headers: { 'content-type': 'application/json; charset="UTF-8"' } },
     'a byte order mark': { raw: bytes([0xef, 0xbb, 0xbf], task('1')) },
     '126 levels of a payload': { raw: task('['.repeat(125) + ']'.repeat(125)) },
+    'the greatest number': { raw: task('[1.7976931348623157e308, 1e-999, "1e999"]') },
     'brackets in texts': { raw: task(JSON.stringify(`\\"${'['.repeat(1000)}\\`)) },
     'a key called constructor': { raw: task('{"constructor":"McLaren"}') },
   };

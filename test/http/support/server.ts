@@ -48,10 +48,15 @@ export interface TestServer {
 export const topicPath = (topic: string): string => `/v1/topics/${encodeURIComponent(topic)}`;
 export const tasksPath = (topic: string): string => `${topicPath(topic)}/tasks`;
 
-export async function startServer(options: ServerOptions = {}): Promise<TestServer> {
+/** @param routes adds routes of a test's own */
+export async function startServer(
+  options: ServerOptions = {},
+  routes: (app: HttpServer['app']) => void = () => {},
+): Promise<TestServer> {
   const directory = await mkdtemp(join(tmpdir(), 'ebbmark-http-'));
   const queue = await openQueue({ store: `sqlite:${join(directory, 'queue.db')}` });
   const server = await createServer(queue, options);
+  routes(server.app);
   const url = await server.listen('127.0.0.1', 0);
   const pool = new Pool(url, { connections: 8 });
   let alive = 0;
