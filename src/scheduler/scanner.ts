@@ -287,9 +287,11 @@ export class Scanner {
     let until: number | null = null;
     let passed = log.completion;
     let seen = 0;
+    // Dead letters that are appended meanwhile are for the next pass.
+    const end = log.nextId;
     const expired: { readonly head: EntryHead; readonly status: 'expired' | 'cancelled'; readonly reason: string }[] =
       [];
-    for await (const head of heads(this.#engine, log, log.completion, log.nextId)) {
+    for await (const head of heads(this.#engine, log, log.completion, end)) {
       const decision = decideDead(head, topic.settings, now);
       if (decision.kind === 'open') {
         until = decision.until;
@@ -312,9 +314,8 @@ export class Scanner {
     const ended = await this.#end(topic, log, expired, now);
     log.ready = Math.max(0, log.ready - ended.length);
     if (ended.length < expired.length) return now;
-    if (until === null) passed = log.nextId;
-    log.unscanned = Math.max(0, log.unscanned - (passed - log.completion));
-    if (until === null) log.unscanned = 0;
+    if (until === null) passed = end;
+    log.unscanned = passed === log.nextId ? 0 : Math.max(0, log.unscanned - (passed - log.completion));
     log.scan = passed;
     this.#raiseCompletion(log);
     return until;
