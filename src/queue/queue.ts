@@ -54,6 +54,8 @@ export class LocalQueue implements Queue {
   #activity: ActivityIndex | null = null;
   #session: Session | null = null;
   #changing: Promise<void> = Promise.resolve();
+  /** Why the last session could not begin. */
+  #failure: unknown = null;
   #cancelTimer: (() => void) | null = null;
   #opening: Promise<void> = Promise.resolve();
   #running = 0;
@@ -114,6 +116,8 @@ export class LocalQueue implements Queue {
     this.#change(null);
     await lease.start();
     await this.#changing;
+    // Nobody else could schedule an embedded store: a start that failed is the caller's to know.
+    if (store.exclusive && this.#failure !== null) throw this.#failure;
     this.#sweepLater();
   }
 
@@ -137,6 +141,7 @@ export class LocalQueue implements Queue {
         await session.start();
       } catch (error) {
         this.#log.error({ err: error }, 'what is in the store could not be loaded');
+        this.#failure = error;
         if (term !== null) this.#lease!.deposed();
         return;
       }
