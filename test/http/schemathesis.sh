@@ -6,6 +6,7 @@
 #   test/http/schemathesis.sh [more options of `schemathesis run`]
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+root=$PWD
 
 venv=node_modules/.cache/schemathesis
 if ! [ -x "$venv/bin/schemathesis" ]; then
@@ -32,7 +33,10 @@ done
 
 # Not among the checks: positive_data_acceptance and missing_required_header (a right shape may still name a task that is
 # not there), use_after_free (a purged topic still is there), and ignored_auth (there is none yet).
-SCHEMATHESIS_HOOKS=test/http/schemathesis_hooks.py PYTHONPATH=. "$venv/bin/schemathesis" --config-file test/http/schemathesis.toml run "$url/docs/json" \
+# It runs in the work folder: it leaves files where it runs.
+cd "$work"
+SCHEMATHESIS_HOOKS=schemathesis_hooks.py PYTHONPATH="$root/test/http" \
+  "$root/$venv/bin/schemathesis" --config-file "$root/test/http/schemathesis.toml" run "$url/docs/json" \
   --checks not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance,response_schema_conformance,negative_data_rejection,unsupported_method,allow_header_conformance \
   --phases examples,coverage,fuzzing,stateful --max-examples 50 --continue-on-failure --request-timeout 20 \
   --generation-database none --no-color "$@"
