@@ -101,14 +101,15 @@ async function ready(child: ChildProcess, address: string): Promise<void> {
     };
     const timer = setTimeout(() => fail(`not within ${START_MS / 1_000} s`), START_MS);
     child.once('error', (error) => fail(error.message));
-    child.once('exit', (code, signal) => fail(`it ended with ${signal ?? code}`));
+    const onExit = (code: number | null, signal: string | null) => fail(`it ended with ${signal ?? code}`);
+    child.once('exit', onExit);
     for (const stream of [child.stdout!, child.stderr!]) {
       createInterface({ input: stream }).on('line', (line) => {
         last.push(line);
         if (last.length > TOLD_LINES) last.shift();
         if (!line.includes(READY)) return;
         clearTimeout(timer);
-        child.removeAllListeners('exit');
+        child.off('exit', onExit);
         resolve();
       });
     }
