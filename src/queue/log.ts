@@ -4,7 +4,7 @@ import { type Checkpoint, DEAD_TIER, entriesEnd, segmentEnd, segmentOf, segmentS
 import type { Store } from '../store/store.ts';
 import type { Environment } from './environment.ts';
 import { GroupCommit } from './group-commit.ts';
-import { appendDefinitely, changeDefinitely, meetsEntry } from './outcomes.ts';
+import { appendDefinitely, changeDefinitely, definitely, meetsEntry } from './outcomes.ts';
 
 /** An entry below the scan cursor that is not known to be settled. */
 export interface OpenEntry {
@@ -49,6 +49,8 @@ export class Log {
   readonly #appends: GroupCommit<NewEntry, number>;
   readonly #changes = new Map<number, GroupCommit<EntryChange, ChangeResult>>();
   #tail: Tail | null = null;
+  /** Appends wait for it. */
+  #dropping: Promise<boolean> | null = null;
 
   /** Ids below this were handed out. */
   scan = 0;
@@ -201,6 +203,7 @@ export class Log {
 
   async #append(entries: readonly NewEntry[]): Promise<readonly number[]> {
     const size = this.#size;
+    if (this.#dropping !== null) await this.#dropping.catch(() => {});
     for (;;) {
       if (this.#tail === null) await this.findTail(Math.max(this.completion, this.scan));
       const tail = this.#tail!;
@@ -235,6 +238,37 @@ export class Log {
         return entries.map((_, index) => firstId + index);
       }
     }
+  }
+
+  /**
+   * Deletes the headers of a time slot that is drained and trimmed, after which it begins with id 0 again. What is put
+   * into it meanwhile waits: it must not find half of them.
+   * @returns whether they are gone; not where something is being put into it
+   */
+  dropHeaders(): Promise<boolean> {
+    if (!this.#appends.idle) return Promise.resolve(false);
+    this.#dropping ??= this.#dropHeaders().finally(() => {
+      this.#dropping = null;
+    });
+    return this.#dropping;
+  }
+
+  async #dropHeaders(): Promise<boolean> {
+    let all = true;
+    try {
+      const last = segmentOf(this.nextId, this.#size);
+      for (let segment = 0; segment <= last; segment++) {
+        const header = await this.#store.readSegment(this.address, segment);
+        if (header === null) continue;
+        const drop = () => this.#store.dropSegment(this.address, segment, header.nextId);
+        all = (await definitely(this.#env, drop)) === 'applied' && all;
+      }
+    } finally {
+      this.#tail = null;
+      this.scanHeader = null;
+      this.scan = this.completion = this.trimmed = 0;
+    }
+    return all;
   }
 
   async #change(segment: number, changes: readonly EntryChange[]): Promise<readonly ChangeResult[]> {

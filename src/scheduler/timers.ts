@@ -100,7 +100,8 @@ export class Timers {
       await definitely(env, () => store.trim(log.address, segment, at, end));
       log.trimmed = at = end;
     }
-    if (log.nextId === log.completion) {
+    // Entries may have been met whose append was not answered yet.
+    if (log.nextId <= log.completion) {
       log.unscanned = 0;
       if (log.isForgettable(env.now())) await this.#letGo(log);
       else this.#alarms.set(log, env.now() + FORGET_AFTER_MS);
@@ -109,14 +110,11 @@ export class Timers {
 
   /** A slot that is over leaves nothing behind: its topics go on elsewhere. */
   async #letGo(log: Log): Promise<void> {
-    const { store, env, book } = this.#engine;
-    const last = segmentOf(log.nextId, store.meta.segmentSize);
-    // First out of the book: what is appended from now on finds the headers, or their absence, by itself.
-    book.forget(log);
-    for (let segment = 0; segment <= last; segment++) {
-      const header = await store.readSegment(log.address, segment);
-      if (header !== null) await definitely(env, () => store.dropSegment(log.address, segment, header.nextId));
-    }
+    const { env, book } = this.#engine;
+    const dropped = await log.dropHeaders();
+    // Somebody may have looked it up meanwhile, and puts something into it now: then that is noted.
+    if (dropped && log.isForgettable(env.now())) book.forget(log);
+    else this.#alarms.set(log, env.now() + FORGET_AFTER_MS);
   }
 
   /** Moves due entries to their topics; whether each is on its way or ended. */
