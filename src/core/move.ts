@@ -45,13 +45,17 @@ export function nextMoveStep(
   return !isFinal(origin.status) && origin.version === move.originVersion ? 'commit' : 'mark-void';
 }
 
-/** The commit's change of the origin. */
-export const commitPatch = (dest: Place, at: number, reason: string | null): EntryPatch => ({
+/**
+ * The commit's change of the origin. The lease id stays on the row where its holder gave the task back, so that he is
+ * answered the same when he asks again; from everybody else the task was taken (promise Q3).
+ */
+export const commitPatch = (dest: Place, at: number, reason: string | null, byHolder: boolean): EntryPatch => ({
   status: 'moved',
   version: FINAL_VERSION,
   updatedAt: at,
   dest,
   reason,
+  ...(byHolder ? {} : { leaseId: null }),
 });
 
 /** The verdict's change of the pending entry. */

@@ -30,6 +30,7 @@ export class Mover {
    *
    * @param origins as read; each is moved only if nobody has changed it since
    * @param changes what differs at the destination
+   * @param byHolder whether it is their leases' holders who give them back
    * @returns the new place of each, null where the origin had changed
    */
   async move(
@@ -37,6 +38,7 @@ export class Mover {
     origins: readonly Entry[],
     to: LogAddress,
     changes: (origin: Entry) => MoveChanges,
+    byHolder = false,
   ): Promise<readonly (Place | null)[]> {
     const { book, activity } = this.#engine;
     const dest = await book.log(to);
@@ -46,7 +48,7 @@ export class Mover {
       const place = placeIn(to, ids[index]!);
       return { ...entry, place, origin: entry.origin!, originVersion: entry.originVersion! };
     });
-    const verdicts = await this.#settle(from, dest, pendings);
+    const verdicts = await this.#settle(from, dest, pendings, byHolder);
     return verdicts.map((ready, index) => (ready ? pendings[index]!.place : null));
   }
 
@@ -58,14 +60,14 @@ export class Mover {
     const results = new Map<Pending, boolean>();
     for (const [, group] of groupByOrigin(pendings)) {
       const from = await this.#engine.book.log(group[0]!.origin);
-      const verdicts = await this.#settle(from, dest, group);
+      const verdicts = await this.#settle(from, dest, group, false);
       for (const [index, pending] of group.entries()) results.set(pending, verdicts[index]!);
     }
     return pendings.map((pending) => results.get(pending)!);
   }
 
   /** Steps 2 and 3: commit on the origins where that may still be done, then mark by what they say. */
-  async #settle(from: Log, dest: Log, pendings: readonly Pending[]): Promise<readonly boolean[]> {
+  async #settle(from: Log, dest: Log, pendings: readonly Pending[], byHolder: boolean): Promise<readonly boolean[]> {
     const { env, book } = this.#engine;
     const size = this.#engine.store.meta.segmentSize;
     const at = env.now();
@@ -75,7 +77,7 @@ export class Mover {
           group.map((pending) => ({
             id: pending.origin.id,
             expect: { uid: pending.uid, version: pending.originVersion },
-            set: commitPatch(pending.place, at, pending.reason),
+            set: commitPatch(pending.place, at, pending.reason, byHolder),
           })),
         );
         return group.map((pending, index) => [pending, results[index]!] as const);

@@ -277,9 +277,8 @@ export class Settler {
     await Promise.all([
       this.#cancelPurged(log, topic, purged, entries, results),
       ...[...groups.values()].map(async (group) => {
-        const places = await this.#mover.move(log, group.entries, group.to, (entry) =>
-          this.#moveChanges(topic, entry, endings.get(entry)!),
-        );
+        const changes = (entry: Entry) => this.#moveChanges(topic, entry, endings.get(entry)!);
+        const places = await this.#mover.move(log, group.entries, group.to, changes, true);
         for (const [at, item] of group.items.entries()) {
           const ok = places[at] !== null;
           results[item.index] = ok ? { leaseId: item.token, ok: true } : refused(item.token, 'lease-lost');
