@@ -40,7 +40,7 @@ export function topicNameFault(name: unknown): string | null {
 const checked = new Set<string>();
 
 /** Returns the name if a topic may have it. @throws QueueError `topic-invalid` */
-export function checkTopic(name: unknown, path = 'topic'): string {
+export function checkTopic(name: unknown, path = '/topic'): string {
   if (checked.has(name as string)) return name as string;
   const fault = topicNameFault(name);
   if (fault) {

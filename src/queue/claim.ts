@@ -1,5 +1,5 @@
 import { ANSWER_BYTES, BATCH_ENTRIES } from '../core/bounds.ts';
-import { type ClaimDecision, decideClaim } from '../core/claim.ts';
+import { type ClaimDecision, decideClaim, isPurged } from '../core/claim.ts';
 import { type Entry, type EntryChange, type EntryPatch, entryBytes, FINAL_VERSION } from '../core/entry.ts';
 import { QueueError } from '../core/errors.ts';
 import { afterLease } from '../core/limits.ts';
@@ -84,14 +84,18 @@ export class Claimer {
     const results: Claimed[][] = wants.map(() => []);
     let turn = 0;
     let bytes = 0;
+    let readAhead = 0;
     for (let tries = 0; tries < TRIES && turn < wants.length && bytes < ANSWER_BYTES; ) {
-      const round = await this.#round(topic, log, wants, results, turn, ANSWER_BYTES - bytes);
+      const from = log.scan;
+      const round = await this.#round(topic, log, wants, results, turn, ANSWER_BYTES - bytes, readAhead);
       if (round === 'end') break;
       if (round === 'again') {
         tries++;
         continue;
       }
       bytes += round;
+      // Where nothing could be handed out, as after a purge, more is looked at at once.
+      if (round === 0 && log.scan > from) readAhead = Math.min(BATCH_ENTRIES, Math.max(8, readAhead * 4));
       while (turn < wants.length && results[turn]!.length >= wants[turn]!.count) turn++;
     }
     return results;
@@ -105,6 +109,7 @@ export class Claimer {
     results: Claimed[][],
     firstWant: number,
     budget: number,
+    readAhead = BATCH_ENTRIES,
   ): Promise<number | 'end' | 'again'> {
     const { env } = this.#engine;
     const header = await log.enterScanSegment();
@@ -126,8 +131,7 @@ export class Claimer {
     let wanted = 0;
     for (let at = firstWant; at < wants.length; at++) wanted += wants[at]!.count - results[at]!.length;
     const bySize = Math.max(1, Math.floor(budget / Math.max(1, header.averageBytes)));
-    const sweeping = wants.length === 0;
-    const most = Math.min(sweeping ? BATCH_ENTRIES : wanted, BATCH_ENTRIES, bySize);
+    const most = Math.min(Math.max(wanted, readAhead), BATCH_ENTRIES, bySize);
     const entries = await this.#readPrefix(log, header.end, most);
     if (entries.length === 0) {
       // A gap: its append is still under way. Whoever finishes it will say that something is ready.
@@ -144,7 +148,7 @@ export class Claimer {
     for (const entry of entries) {
       const message = entry.messageId === null ? undefined : (rows.get(messageIdKey(entry.messageId)) ?? null);
       const decision = decideClaim(entry, { now, purgedAt: topic.settings.purgedAt, message });
-      if (sweeping && (decision.kind === 'claim' || decision.kind === 'own')) break;
+      if ((decision.kind === 'claim' || decision.kind === 'own') && wanted-- === 0) break;
       const more = entryBytes(entry);
       if (decisions.length > 0 && bytes + more > budget) break;
       bytes += more;
@@ -276,7 +280,8 @@ export class Claimer {
     for (const [at, decision] of decisions.entries()) {
       const entry = entries[at]!;
       const claimed = taken.get(entry.id);
-      if (entry.status === 'ready') met++;
+      // Purged ones were taken off when they were purged.
+      if (entry.status === 'ready' && !isPurged(entry, topic.settings.purgedAt)) met++;
       if (claimed !== undefined) {
         log.open.set(entry.id, openEntry(entry, true, claimed.leaseUntil));
         until = Math.min(until, claimed.leaseUntil);

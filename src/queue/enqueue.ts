@@ -1,3 +1,4 @@
+import { isPurged } from '../core/claim.ts';
 import { FINAL_VERSION, FIRST_VERSION, isFinal, type LogAddress, type NewEntry, type Place } from '../core/entry.ts';
 import { invalid, QueueError } from '../core/errors.ts';
 import { slotLog, slotOf } from '../core/log.ts';
@@ -127,7 +128,8 @@ export class Enqueuer {
           places[at] = place;
           results[task.index] = { id: formatTaskId(task.entry, place), deduplicated: false };
         }
-        this.#arrived(topic, log, group.length);
+        // Purged while it was on its way: it ends when it is met, and counts no more.
+        if (!isPurged(tasks[group[0]!]!.entry, topic.settings.purgedAt)) this.#arrived(topic, log, group.length);
       }),
     );
     this.#engine.counters.enqueued += tasks.length;
@@ -200,10 +202,12 @@ export class Enqueuer {
 
   /** A row that has been live for long: where its task is final or gone, the process died that should have said so. */
   async #believed(topic: Topic, row: MessageRow, now: number): Promise<MessageRow> {
-    if (row.status !== 'live' || now - row.enqueuedAt < DOUBT_LIVE_MS) return row;
+    const purged = isPurged(row, topic.settings.purgedAt);
+    if (row.status !== 'live' || (now - row.enqueuedAt < DOUBT_LIVE_MS && !purged)) return row;
     const located = await this.#locator.follow(row.place, row.uid);
-    if (located !== null && !isFinal(located.head.status)) return row;
-    const ended = located?.head.status;
+    const isOver = located === null || isFinal(located.head.status) || (purged && located.head.status === 'ready');
+    if (!isOver) return row;
+    const ended = purged && located?.head.status === 'ready' ? 'cancelled' : located?.head.status;
     const status = ended === 'expired' || ended === 'cancelled' ? ended : 'done';
     const at = located?.head.updatedAt ?? now;
     const task = { uid: row.uid, messageId: row.key.slice(1), hops: row.hops, enqueuedAt: row.enqueuedAt };

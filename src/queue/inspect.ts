@@ -23,6 +23,7 @@ import type { Engine } from './engine.ts';
 import { decodePayload } from './lease.ts';
 import { type Located, readByIds } from './locate.ts';
 import type { Log } from './log.ts';
+import { readHead } from './move.ts';
 import { placeIn, type Topic } from './topics.ts';
 import { decodeJson, optionalInteger } from './validate.ts';
 
@@ -174,14 +175,6 @@ export class Inspector {
     const size = store.meta.segmentSize;
     let inFlight = 0;
     for (const open of log.open.values()) if (open.leased) inFlight++;
-    const held = log.open.entries().next();
-    const heldBy = held.done
-      ? null
-      : {
-          entry: held.value[0],
-          task: held.value[1].uid,
-          leaseUntil: held.value[1].leased ? held.value[1].until : null,
-        };
     let segments = 0;
     for (let segment = segmentOf(log.trimmed, size); segment <= segmentOf(log.nextId, size); segment++) {
       const header = await store.readSegment(log.address, segment);
@@ -199,8 +192,19 @@ export class Inspector {
       inFlight,
       oldestReadyMs: oldest === null ? null : env.now() - oldest,
       segments,
-      heldBy,
+      heldBy: await this.#heldBy(log),
     };
+  }
+
+  /** The entry that the completion cursor waits for. */
+  async #heldBy(log: Log): Promise<PriorityCursors['heldBy']> {
+    const first = log.open.entries().next();
+    if (first.done) return null;
+    const [id, open] = first.value;
+    const place = placeIn(log.address, id);
+    const head = await readHead(this.#engine.store, place);
+    const task = head === null ? open.uid : taskIdOf(head, place);
+    return { entry: id, task, leaseUntil: open.leased ? open.until : null };
   }
 
   async #oldestReady(topic: Topic, log: Log): Promise<number | null> {

@@ -1,3 +1,4 @@
+import { isPurged } from '../core/claim.ts';
 import { type EntryHead, FINAL_VERSION, type Place } from '../core/entry.ts';
 import { QueueError } from '../core/errors.ts';
 import { DEAD_TIER, isSlotTopic } from '../core/log.ts';
@@ -36,7 +37,8 @@ export class Manager {
     const why = checkReason(reason, '/reason');
     for (let tries = 0; tries < TRIES; tries++) {
       const { place, head } = await this.#locator.find(topic.name, id);
-      if (head.status !== 'ready' && head.status !== 'leased') throw new QueueError('task-settled');
+      const waits = head.status === 'ready' && !isPurged(head, topic.settings.purgedAt);
+      if (!waits && head.status !== 'leased') throw new QueueError('task-settled');
       const log = await this.#engine.book.log(place);
       const updatedAt = this.#engine.env.now();
       const [answer] = await log.change([
@@ -102,10 +104,14 @@ export class Manager {
     const purgedAt = env.now();
     await this.#write(topic, (settings) => ({ ...settings, purgedAt }));
     while (env.now() <= purgedAt) await new Promise<void>((resolve) => env.timer(1, resolve));
+    // What waits counts no more; the entries themselves end as they are met.
+    topic.delayed = 0;
     for (const log of topic.logs.values()) {
+      log.ready = 0;
       log.sweep = true;
       signals.due(log, env.now());
     }
+    signals.changed(topic);
   }
 
   async redrive(topic: Topic, request: RedriveRequest): Promise<RedriveResult> {
@@ -146,7 +152,7 @@ export class Manager {
     refused: { id: string; code: string; detail: string }[],
   ): Promise<number> {
     const entries = [...(await readByIds(this.#engine.store, log.address, ids)).values()].filter(
-      (entry) => entry.status === 'ready',
+      (entry) => entry.status === 'ready' && !isPurged(entry, topic.settings.purgedAt),
     );
     const writes = entries.map((entry): MessageWrite => {
       const row = liveRow(messageKey(entry)!, entry, placeIn(log.address, entry.id));

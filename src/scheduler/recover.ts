@@ -2,6 +2,7 @@
  * What is read when a log becomes active here: what is open between its cursors, what is in flight, when the newest
  * lease was handed out. Nothing of it is known from before: it may have been another process's.
  */
+import { isPurged } from '../core/claim.ts';
 import type { EntryHead } from '../core/entry.ts';
 import { isFinal } from '../core/entry.ts';
 import { entriesEnd, segmentEnd, segmentOf } from '../core/log.ts';
@@ -17,7 +18,7 @@ const COUNTED = 10_000;
 
 export async function recoverLog(engine: Engine, log: Log, topic: Topic | null): Promise<void> {
   if (topic === null) await recoverSlot(engine, log);
-  else if (log.isDead) await recoverDead(engine, log);
+  else if (log.isDead) await recoverDead(engine, log, topic);
   else await recoverTier(engine, log, topic);
 }
 
@@ -36,7 +37,7 @@ async function recoverTier(engine: Engine, log: Log, topic: Topic): Promise<void
     const interrupted: EntryHead[] = [];
     log.ready = 0;
     for await (const head of heads(engine, log, log.scan, log.nextId)) {
-      if (head.status === 'ready') log.ready++;
+      if (counts(head, topic)) log.ready++;
       if (head.status === 'pending') interrupted.push(head);
     }
     log.interrupted = interrupted;
@@ -47,13 +48,17 @@ async function recoverTier(engine: Engine, log: Log, topic: Topic): Promise<void
 const mustBeChecked = (head: EntryHead): boolean =>
   !isFinal(head.status) || head.status === 'moved' || messageKey(head) !== null;
 
-async function recoverDead(engine: Engine, log: Log): Promise<void> {
+/** Whether an entry counts as waiting: purged ones don't, wherever they stand. */
+const counts = (head: EntryHead, topic: Topic): boolean =>
+  head.status === 'ready' && !isPurged(head, topic.settings.purgedAt);
+
+async function recoverDead(engine: Engine, log: Log, topic: Topic): Promise<void> {
   log.scan = log.completion;
   log.unscanned = 0;
   log.ready = 0;
   for await (const head of heads(engine, log, log.completion, log.nextId)) {
     log.unscanned++;
-    if (head.status === 'ready') log.ready++;
+    if (counts(head, topic)) log.ready++;
   }
 }
 
@@ -62,7 +67,9 @@ async function recoverSlot(engine: Engine, log: Log): Promise<void> {
   log.unscanned = 0;
   for await (const head of heads(engine, log, log.completion, log.nextId)) {
     log.unscanned++;
-    if (head.status === 'ready' && head.target !== null) (await engine.book.topic(head.target)).delayed++;
+    if (head.target === null) continue;
+    const topic = await engine.book.topic(head.target);
+    if (counts(head, topic)) topic.delayed++;
   }
 }
 

@@ -6,6 +6,8 @@
  * One long lease holds the completion cursor, and nothing else: passes go on behind it, and full segments in which
  * all is settled are closed and trimmed (promise Q5).
  */
+
+import { isPurged } from '../core/claim.ts';
 import { type Entry, type EntryChange, type EntryHead, FINAL_VERSION, type LogAddress } from '../core/entry.ts';
 import { withAttempt } from '../core/history.ts';
 import { DEAD_TIER, segmentEnd, segmentOf, segmentStart } from '../core/log.ts';
@@ -312,7 +314,8 @@ export class Scanner {
       }
     }
     const ended = await this.#end(topic, log, expired, now);
-    log.ready = Math.max(0, log.ready - ended.length);
+    const counted = ended.filter((head) => !isPurged(head, topic.settings.purgedAt)).length;
+    log.ready = Math.max(0, log.ready - counted);
     if (ended.length < expired.length) return now;
     if (until === null) passed = end;
     log.unscanned = passed === log.nextId ? 0 : Math.max(0, log.unscanned - (passed - log.completion));

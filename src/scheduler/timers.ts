@@ -155,7 +155,8 @@ export class Timers {
     const set: EntryChange['set'] = { status, version: FINAL_VERSION, updatedAt: now, reason };
     const [answer] = await log.change([{ id: entry.id, expect: { uid: entry.uid, version: entry.version }, set }]);
     if (!answer!.applied) return false;
-    topic.delayed = Math.max(0, topic.delayed - 1);
+    // Purged ones were taken off when they were purged.
+    if (!isPurged(entry, topic.settings.purgedAt)) topic.delayed = Math.max(0, topic.delayed - 1);
     if (status === 'expired') this.#engine.counters.expired++;
     const place = placeIn(log.address, entry.id);
     await this.#engine.messages.settle(topic.name, topic.settings, [{ task: entry, place, status, at: now }]);

@@ -351,7 +351,7 @@ describe('settling', () => {
     expect(back.every((task) => task.attempt === 2)).toBe(true);
     await ackAll(queue, back);
     const [held] = (await queue.cursors('busy')).priorities;
-    expect(held).toMatchObject({ completionCursor: 0, heldBy: { entry: 0 } });
+    expect(held).toMatchObject({ completionCursor: 0, heldBy: { entry: 0, task: slow!.id } });
     // Segments around it go after the retention all the same.
     await queue.configure('busy', { retentionMs: 300_000 });
     for (let nth = 0; nth < 45; nth++) {
@@ -609,6 +609,29 @@ describe('topics', () => {
     await env.advance(2_000);
     expect((await queue.lease({ max: 10 })).map((task) => task.payload)).toEqual(['new']);
     expect((await queue.topic('t')).counts).toEqual({ ready: 0, delayed: 0, leased: 1, dead: 0 });
+  });
+
+  test('a purge leaves counts as they are then, delayed and dead ones included, and frees their ids', async () => {
+    const { queue, env, restart } = await testQueue({ path: await tempFile() });
+    await queue.configure('t', { maxAttempts: 1 });
+    await queue.enqueue('t', { payload: 'dead' });
+    await queue.settle({ nack: [{ leaseId: (await queue.lease())[0]!.leaseId }] });
+    const tasks = Array.from({ length: 500 }, (_, nth) => ({ payload: nth, messageId: `m${nth}` }));
+    const [first] = await queue.enqueue('t', tasks);
+    await queue.enqueue('t', { payload: 'later', delayMs: 3_600_000 });
+    const purge = queue.purge('t');
+    await env.advance(1);
+    await purge;
+    expect((await queue.topic('t')).counts).toEqual({ ready: 0, delayed: 0, leased: 0, dead: 0 });
+    expect(await queue.drained('t', { timeoutMs: 0 })).toBe(true);
+    await expect(queue.cancel('t', first!.id!)).rejects.toMatchObject({ code: 'task-settled' });
+    expect(await queue.enqueue('t', { payload: 'new', messageId: 'm0', onDuplicate: 'again' })).toMatchObject({
+      deduplicated: false,
+    });
+    expect((await queue.lease({ max: 5 })).map((task) => task.payload)).toEqual(['new']);
+    expect(await queue.redrive('t')).toMatchObject({ redriven: 0 });
+    const again = await restart();
+    expect((await again.topic('t')).counts).toEqual({ ready: 0, delayed: 0, leased: 1, dead: 0 });
   });
 
   test('drained resolves when nothing waits, is delayed or leased', async () => {
