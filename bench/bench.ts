@@ -14,10 +14,12 @@ async function main(): Promise<void> {
   if (options === null) return;
   const place = openPlace(options.store);
   // What was begun is removed also where somebody loses patience.
-  process.once('SIGINT', () => {
-    place.clear();
-    process.exit(130);
-  });
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) {
+    process.once(signal, () => {
+      place.clear();
+      process.exit(1);
+    });
+  }
   const rows: Row[] = [];
   try {
     for (const name of options.scenarios) rows.push(...(await SCENARIOS[name](place, options)));

@@ -34,6 +34,9 @@ Floors:
                    WAL and synchronous=FULL
   empty route      a POST route on the same server that validates the same body and does nothing, loaded the same way
 
+The folder is made in TMPDIR. Where another program keeps the disk busy, floor and queue wait for it alike and their
+ratio flatters; in a folder that is kept in memory (TMPDIR=/dev/shm) only the processor counts.
+
 The ratio is the median of the rounds' ratios. The command fails when a target with a floor is missed; with --quick
 it does not.`;
 
