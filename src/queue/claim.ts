@@ -5,9 +5,10 @@ import { QueueError } from '../core/errors.ts';
 import { afterLease } from '../core/limits.ts';
 import { segmentEnd } from '../core/log.ts';
 import { type MessageRow, type MessageWrite, messageIdKey, messageKey } from '../core/message.ts';
+import { adoptUnseen } from '../scheduler/recover.ts';
 import type { Engine } from './engine.ts';
 import { GroupCommit } from './group-commit.ts';
-import type { Log, OpenEntry } from './log.ts';
+import { type Log, openEntry } from './log.ts';
 import { liveRow, type Messages } from './messages.ts';
 import { asPending, type Mover } from './move.ts';
 import { changeDefinitely } from './outcomes.ts';
@@ -33,6 +34,9 @@ interface Want {
   readonly grant: Grant;
 }
 
+/** Wants nothing but that what cannot be handed out is passed. */
+const SWEEP: Want = { count: 0, grant: { leaseId: '', worker: null, leaseMs: null } };
+
 /** How often a claim reads again after it lost against a change, before it lets others go first. */
 const TRIES = 20;
 
@@ -53,18 +57,9 @@ export class Claimer {
 
   /** Takes up to `count` entries; claims of concurrent callers share one batch. */
   async claim(topic: Topic, log: Log, count: number, grant: Grant): Promise<readonly Claimed[]> {
-    let group = this.#groups.get(log);
-    if (group === undefined) {
-      group = new GroupCommit(
-        (wants) => this.#claimFor(topic, log, wants),
-        BATCH_ENTRIES,
-        (want) => want.count,
-      );
-      this.#groups.set(log, group);
-    }
     log.reserved += count;
     try {
-      return (await group.submit([{ count, grant }]))[0]!;
+      return (await this.#group(topic, log).submit([{ count, grant }]))[0]!;
     } finally {
       log.reserved -= count;
     }
@@ -72,6 +67,42 @@ export class Claimer {
 
   /** Ends what stands at the scan cursor and cannot be handed out: cancelled, purged and expired entries. */
   async sweep(topic: Topic, log: Log): Promise<void> {
+    await this.#group(topic, log).submit([SWEEP]);
+  }
+
+  /** One round at a time moves the cursor of a log, whoever asked for it. */
+  #group(topic: Topic, log: Log): GroupCommit<Want, readonly Claimed[]> {
+    let group = this.#groups.get(log);
+    if (group === undefined) {
+      group = new GroupCommit(
+        (wants) => this.#serve(topic, log, wants),
+        BATCH_ENTRIES,
+        (want) => want.count,
+      );
+      this.#groups.set(log, group);
+    }
+    return group;
+  }
+
+  async #serve(topic: Topic, log: Log, wants: readonly Want[]): Promise<readonly (readonly Claimed[])[]> {
+    const asked = wants.filter(({ count }) => count > 0);
+    const claimed: Claimed[][] = asked.map(() => []);
+    try {
+      await this.#claimFor(topic, log, asked, claimed);
+      if (asked.length < wants.length) await this.#sweep(topic, log);
+    } catch (error) {
+      // Entries may be handed out that nobody here knows of: the cursor is read again, soon.
+      log.scanHeader = null;
+      log.sweep = true;
+      this.#engine.signals.due(log, this.#engine.env.now());
+      // What was handed out before is, and is told.
+      if (claimed.every(({ length }) => length === 0)) throw error;
+    }
+    let nth = 0;
+    return wants.map(({ count }) => (count > 0 ? claimed[nth++]! : []));
+  }
+
+  async #sweep(topic: Topic, log: Log): Promise<void> {
     for (let tries = 0; tries < TRIES; tries++) {
       const before = log.scan;
       const round = await this.#round(topic, log, [], [], 0, ANSWER_BYTES);
@@ -80,8 +111,7 @@ export class Claimer {
     }
   }
 
-  async #claimFor(topic: Topic, log: Log, wants: readonly Want[]): Promise<readonly (readonly Claimed[])[]> {
-    const results: Claimed[][] = wants.map(() => []);
+  async #claimFor(topic: Topic, log: Log, wants: readonly Want[], results: Claimed[][]): Promise<void> {
     let turn = 0;
     let bytes = 0;
     let readAhead = 0;
@@ -98,7 +128,6 @@ export class Claimer {
       if (round === 0 && log.scan > from) readAhead = Math.min(BATCH_ENTRIES, Math.max(8, readAhead * 4));
       while (turn < wants.length && results[turn]!.length >= wants[turn]!.count) turn++;
     }
-    return results;
   }
 
   /** One batch: `end` where nothing is left, `again` where somebody else was faster, else the bytes handed out. */
@@ -113,6 +142,10 @@ export class Claimer {
   ): Promise<number | 'end' | 'again'> {
     const { env } = this.#engine;
     const header = await log.enterScanSegment();
+    if (log.unseen !== null) {
+      await adoptUnseen(this.#engine, log, topic);
+      return 'again';
+    }
     if (header === null || log.scan >= header.end) {
       if (header !== null && log.unscanned > 0 && log.nextId > log.scan) {
         log.scanHeader = null;
@@ -228,7 +261,7 @@ export class Claimer {
       log.scanHeader = null;
       return 'again';
     }
-    log.scan = Math.max(log.scan, to);
+    log.scan = to;
     header.term = term;
     log.unscanned -= decisions.length;
     await this.#account(topic, log, entries, decisions, taken, now);
@@ -303,10 +336,13 @@ export class Claimer {
     if (met > taken.size) signals.changed(topic);
     if (ended.length === 0) return;
     signals.due(log, now);
-    await messages.settle(topic.name, topic.settings, ended);
-    for (const { task, place } of ended) {
-      log.settled(place.id);
-      signals.settled(task.uid);
+    for (const { task } of ended) signals.settled(task.uid);
+    try {
+      await messages.settle(topic.name, topic.settings, ended);
+      for (const { place } of ended) log.settled(place.id);
+    } catch (error) {
+      // What was handed out in the same batch must not get lost for it: the scanner lets the rows agree.
+      this.#engine.log.warn({ err: error }, 'message rows of tasks that ended could not be written; they will be');
     }
   }
 }
@@ -317,19 +353,6 @@ const leaseTime = (grant: Grant, topic: Topic): number => {
   const leaseMs = grant.leaseMs ?? topic.settings.leaseMs;
   return topic.settings.maxRunMs === null ? leaseMs : Math.min(leaseMs, topic.settings.maxRunMs);
 };
-
-export const openEntry = (
-  entry: Pick<Entry, 'uid' | 'messageId' | 'hops' | 'enqueuedAt'>,
-  leased: boolean,
-  until: number,
-): OpenEntry => ({
-  uid: entry.uid,
-  key: messageKey(entry),
-  hops: entry.hops,
-  enqueuedAt: entry.enqueuedAt,
-  leased,
-  until,
-});
 
 function ownership(log: Log, entry: Entry, supersedes: string | null): MessageWrite {
   const row = liveRow(messageIdKey(entry.messageId!), entry, placeIn(log.address, entry.id));

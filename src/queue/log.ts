@@ -1,6 +1,7 @@
 import { BATCH_BYTES, BATCH_ENTRIES, SEGMENT_SEAL_BYTES } from '../core/bounds.ts';
 import { type EntryChange, type EntryHead, entryBytes, type LogAddress, type NewEntry } from '../core/entry.ts';
 import { type Checkpoint, DEAD_TIER, entriesEnd, segmentEnd, segmentOf, segmentStart } from '../core/log.ts';
+import { messageKey } from '../core/message.ts';
 import type { Store } from '../store/store.ts';
 import type { Environment } from './environment.ts';
 import { GroupCommit } from './group-commit.ts';
@@ -18,6 +19,19 @@ export interface OpenEntry {
   /** When the scanner has to look at it: the end of its lease, or 0 where it was left in doubt. */
   until: number;
 }
+
+export const openEntry = (
+  entry: Pick<EntryHead, 'uid' | 'messageId' | 'hops' | 'enqueuedAt'>,
+  leased: boolean,
+  until: number,
+): OpenEntry => ({
+  uid: entry.uid,
+  key: messageKey(entry),
+  hops: entry.hops,
+  enqueuedAt: entry.enqueuedAt,
+  leased,
+  until,
+});
 
 /** How a change of one entry went: applied, or the row as it stands (null: there is none). */
 export type ChangeResult = { readonly applied: true } | { readonly applied: false; readonly row: EntryHead | null };
@@ -70,6 +84,11 @@ export class Log {
   scanHeader: { segment: number; term: number; end: number; full: boolean; averageBytes: number } | null = null;
   /** When it was last looked up: who did may be about to append. */
   touchedAt = 0;
+  /**
+   * Ids below the scan cursor that were handed out, nobody here knows to whom: a claim whose outcome stayed unknown, or
+   * one that a predecessor had sent, was carried out after all. To be looked at before the completion cursor may pass.
+   */
+  unseen: { readonly from: number; readonly to: number } | null = null;
   /** Purged tasks may stand at the scan cursor, which no lease may meet for long. */
   sweep = false;
   /** Pending entries met when it was loaded; their moves are carried to an end once it is. */
@@ -109,9 +128,20 @@ export class Log {
     return this.isIdle && now - this.touchedAt > LOOKED_UP_MS;
   }
 
+  /** Up to here it is known what was handed out. */
+  get seen(): number {
+    return this.unseen?.from ?? this.scan;
+  }
+
   /** Nothing is unscanned, open, or waiting to be trimmed. */
   get isIdle(): boolean {
-    return this.unscanned === 0 && this.open.size === 0 && this.trimmed >= this.completion && this.#appends.idle;
+    return (
+      this.unscanned === 0 &&
+      this.unseen === null &&
+      this.open.size === 0 &&
+      this.trimmed >= this.completion &&
+      this.#appends.idle
+    );
   }
 
   get #size(): number {
@@ -302,7 +332,10 @@ export class Log {
       if (this.scanHeader?.segment !== segment) {
         const header = await this.#store.readSegment(this.address, segment);
         if (header === null) return null;
-        this.scan = Math.max(this.scan, header.scan);
+        if (header.scan > this.scan) {
+          this.unseen = { from: this.seen, to: header.scan };
+          this.scan = header.scan;
+        }
         // An append may have been answered since the header was read.
         const tail = this.#tail?.segment === segment ? (this.#tail.next ?? 0) : 0;
         const end = Math.max(entriesEnd(header), tail);

@@ -142,6 +142,8 @@ export class TopicBook {
     log.scan = Math.max(log.saved.scan, log.completion);
     await log.findTail(log.scan);
     await log.enterScanSegment();
+    // All between the cursors is looked at now.
+    log.unseen = null;
     await countUnscanned(log, this.#store);
     log.touchedAt = this.#env.now();
     await this.onLoad(log, topic);

@@ -7,9 +7,8 @@ import type { EntryHead } from '../core/entry.ts';
 import { isFinal } from '../core/entry.ts';
 import { entriesEnd, segmentEnd, segmentOf } from '../core/log.ts';
 import { messageKey } from '../core/message.ts';
-import { openEntry } from '../queue/claim.ts';
 import type { Engine } from '../queue/engine.ts';
-import type { Log } from '../queue/log.ts';
+import { type Log, openEntry } from '../queue/log.ts';
 import type { Topic } from '../queue/topics.ts';
 
 const HEADS_PER_PAGE = 1_000;
@@ -23,16 +22,7 @@ export async function recoverLog(engine: Engine, log: Log, topic: Topic | null):
 }
 
 async function recoverTier(engine: Engine, log: Log, topic: Topic): Promise<void> {
-  let inFlight = 0;
-  let lastLeaseAt = topic.limits.lastLeaseAt;
-  for await (const head of heads(engine, log, log.completion, log.scan)) {
-    if (head.status === 'leased') {
-      inFlight++;
-      lastLeaseAt = Math.max(lastLeaseAt, head.leasedAt ?? 0);
-      log.open.set(head.id, openEntry(head, true, head.leaseUntil ?? 0));
-    } else if (mustBeChecked(head)) log.open.set(head.id, openEntry(head, false, 0));
-  }
-  topic.limits = { ...topic.limits, inFlight: topic.limits.inFlight + inFlight, lastLeaseAt };
+  await openBetween(engine, log, topic, log.completion, log.scan);
   if (log.unscanned > 0 && log.unscanned <= COUNTED) {
     const interrupted: EntryHead[] = [];
     log.ready = 0;
@@ -42,6 +32,30 @@ async function recoverTier(engine: Engine, log: Log, topic: Topic): Promise<void
     }
     log.interrupted = interrupted;
   }
+}
+
+/** Takes in what was handed out by a claim that nobody here knows of. */
+export async function adoptUnseen(engine: Engine, log: Log, topic: Topic): Promise<void> {
+  if (log.unseen === null) return;
+  const { from, to } = log.unseen;
+  await openBetween(engine, log, topic, from, to);
+  log.unseen = null;
+  engine.signals.due(log, engine.env.now());
+}
+
+/** Notes as open what is handed out, or has to be checked, in a range of ids behind all that is open already. */
+async function openBetween(engine: Engine, log: Log, topic: Topic, from: number, to: number): Promise<void> {
+  const found: EntryHead[] = [];
+  for await (const head of heads(engine, log, from, to)) found.push(head);
+  let { inFlight, lastLeaseAt } = topic.limits;
+  for (const head of found) {
+    if (head.status === 'leased') {
+      inFlight++;
+      lastLeaseAt = Math.max(lastLeaseAt, head.leasedAt ?? 0);
+      log.open.set(head.id, openEntry(head, true, head.leaseUntil ?? 0));
+    } else if (mustBeChecked(head)) log.open.set(head.id, openEntry(head, false, 0));
+  }
+  topic.limits = { ...topic.limits, inFlight, lastLeaseAt };
 }
 
 /** Final entries are passed once their message row agrees and their destination is ready. */

@@ -148,7 +148,7 @@ export class Scanner {
 
   /** Where nothing at the scan cursor can be handed out, no lease will meet it: it is passed here. */
   async #sweep(topic: Topic, log: Log): Promise<void> {
-    if (!log.sweep && (log.ready > 0 || log.unscanned === 0)) return;
+    if (!log.sweep && log.unseen === null && (log.ready > 0 || log.unscanned === 0)) return;
     log.sweep = false;
     await this.#claimer.sweep(topic, log);
   }
@@ -328,7 +328,7 @@ export class Scanner {
 
   #raiseCompletion(log: Log): void {
     const first = log.open.keys().next();
-    const completion = first.done ? log.scan : Math.min(first.value, log.scan);
+    const completion = first.done ? log.seen : Math.min(first.value, log.seen);
     if (completion <= log.completion) return;
     log.completion = completion;
     const now = this.#engine.env.now();
@@ -347,7 +347,7 @@ export class Scanner {
     const { store, env } = this.#engine;
     const size = store.meta.segmentSize;
     const first = segmentOf(log.completion, size) + 1;
-    const behind = segmentOf(log.scan, size);
+    const behind = segmentOf(log.seen, size);
     if (first >= behind) return;
     const open = new Set<number>();
     for (const id of log.open.keys()) open.add(segmentOf(id, size));
