@@ -1,7 +1,7 @@
 import { invalid } from '../core/errors.ts';
 import type { CassandraCredentials } from '../store/cassandra/address.ts';
-import { openSqliteStore } from '../store/sqlite/store.ts';
-import type { Store } from '../store/store.ts';
+import { migrateSqliteStore, openSqliteStore } from '../store/sqlite/store.ts';
+import type { Migration, Store } from '../store/store.ts';
 import type { Queue } from './api.ts';
 import { type QueueLogger, silentLogger } from './engine.ts';
 import { type Environment, systemEnvironment } from './environment.ts';
@@ -15,7 +15,7 @@ export interface OpenOptions {
   readonly store: string;
   /** What proves to Cassandra who we are. */
   readonly cassandra?: CassandraCredentials;
-  /** `false`: refuse a Cassandra keyspace that is not there or not up to date, instead of making it so. */
+  /** `false`: refuse a store that is not there or not up to date, instead of making it so. */
   readonly migrate?: boolean;
   /** Told of background trouble; nothing is logged when absent. */
   readonly log?: QueueLogger;
@@ -28,7 +28,8 @@ export interface OpenOptions {
  * reached yet, the queue is not ready and refuses calls with `store-unavailable` until it can.
  *
  * @throws QueueError `invalid-input` where the address is none; StoreInUseError where another process has it open;
- *   StoreDamagedError where what is there is no such store, which is left as it is
+ *   StoreDamagedError where what is there is no such store, or one of a newer version; StoreOutdatedError where it is
+ *   missing or older and `migrate` is off. What is there is left as it is
  */
 export async function openQueue(options: OpenOptions): Promise<Queue> {
   const environment = options.environment ?? systemEnvironment();
@@ -52,21 +53,33 @@ const isCassandra = (address: string): boolean => address.startsWith('cassandra:
 
 /** Opens a store by its address, without a queue. */
 export async function openStore(options: OpenOptions): Promise<Store> {
-  const { store: address } = options;
-  if (isCassandra(address)) {
-    // Loaded only where it is used: the driver takes as long to load as all the rest.
-    const { openCassandraStore } = await import('../store/cassandra/store.ts');
-    const { cassandra, migrate, log } = options;
-    return openCassandraStore({
-      address,
-      ...cassandra,
-      ...(migrate === undefined ? {} : { migrate }),
-      ...(log === undefined ? {} : { log }),
-    });
-  }
-  if (!address.startsWith('sqlite:') || address === 'sqlite:') {
-    throw invalid('store', address, 'the address of a store (sqlite:PATH or cassandra://…)', 'sqlite:./ebbmark.db');
-  }
+  const { store: address, migrate } = options;
+  if (isCassandra(address)) return (await cassandraDriver()).openCassandraStore(cassandraOptions(options));
   const now = options.environment?.now ?? systemEnvironment().now;
-  return openSqliteStore(address.slice('sqlite:'.length), { now });
+  return openSqliteStore(pathOf(address), { now, ...(migrate === undefined ? {} : { migrate }) });
+}
+
+/**
+ * Brings a store to the schema of this version, creating it where it isn't there. Safe when it is run twice, or by two
+ * at once.
+ * @throws what openQueue throws; StoreUnavailableError where a cluster cannot be reached
+ */
+export async function migrateStore(options: Pick<OpenOptions, 'store' | 'cassandra' | 'log'>): Promise<Migration> {
+  if (!isCassandra(options.store)) return migrateSqliteStore(pathOf(options.store));
+  return (await cassandraDriver()).migrateCassandraStore(cassandraOptions(options));
+}
+
+/** Loaded only where it is used: the driver takes as long to load as all the rest. */
+const cassandraDriver = () => import('../store/cassandra/store.ts');
+
+const cassandraOptions = ({ store, cassandra, migrate, log }: OpenOptions) => ({
+  address: store,
+  ...cassandra,
+  ...(migrate === undefined ? {} : { migrate }),
+  ...(log === undefined ? {} : { log }),
+});
+
+function pathOf(address: string): string {
+  if (address.startsWith('sqlite:') && address !== 'sqlite:') return address.slice('sqlite:'.length);
+  throw invalid('store', address, 'the address of a store (sqlite:PATH or cassandra://…)', 'sqlite:./ebbmark.db');
 }

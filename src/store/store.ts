@@ -43,6 +43,15 @@ export interface StoreMeta {
   readonly slotMs: number;
 }
 
+/** What it took to bring a store to the latest schema. */
+export interface Migration {
+  /** The number of the schema before; 0: there was none. */
+  readonly from: number;
+  readonly to: number;
+  /** The files that were applied, in order. */
+  readonly applied: readonly string[];
+}
+
 /** Entries to append; all of one segment. */
 export interface Append {
   readonly log: LogAddress;
@@ -185,4 +194,9 @@ export class StoreDamagedError extends Error {
 /** Another process has this store open. */
 export class StoreInUseError extends Error {
   override readonly name = 'StoreInUseError';
+}
+
+/** What the store holds is missing or of an older schema, and this process may not change that; it is left as it is. */
+export class StoreOutdatedError extends Error {
+  override readonly name = 'StoreOutdatedError';
 }

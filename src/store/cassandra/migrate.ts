@@ -12,7 +12,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { setTimeout as wait } from 'node:timers/promises';
 import { SEGMENT_SIZE, SLOT_MS } from '../../core/bounds.ts';
 import { invalid } from '../../core/errors.ts';
-import { StoreDamagedError, type StoreMeta, StoreUnavailableError } from '../store.ts';
+import { type Migration, StoreDamagedError, type StoreMeta, StoreUnavailableError } from '../store.ts';
 import type { Access, CassandraAddress } from './address.ts';
 import { replicationOf, type StoreLog } from './checks.ts';
 import { Cluster, type Statement } from './client.ts';
@@ -84,7 +84,7 @@ export async function schemaNumber(cluster: Cluster): Promise<number> {
   );
 }
 
-export interface Migration {
+export interface MigrationContext {
   readonly address: CassandraAddress;
   readonly access: Access;
   /** For a keyspace that is filled now; an existing one keeps what it was created with. */
@@ -92,20 +92,26 @@ export interface Migration {
   readonly log: StoreLog;
 }
 
-/** @throws StoreUnavailableError, StoreDamagedError; QueueError `invalid-input` where the replication can't be had */
-export async function migrate(cluster: Cluster, migration: Migration): Promise<void> {
+/**
+ * @returns what was done here; another process that was at it at the same time may have done the rest
+ * @throws StoreUnavailableError, StoreDamagedError; QueueError `invalid-input` where the replication can't be had
+ */
+export async function migrate(cluster: Cluster, migration: MigrationContext): Promise<Migration> {
   const { address, access, log } = migration;
+  const to = latestSchema();
+  const from = await schemaNumber(cluster);
+  if (from === to) return { from, to, applied: [] };
   await createKeyspace(cluster, address, log);
   const inKeyspace = await Cluster.connect(address, access, true);
   try {
     for (const step of files().filter(({ number }) => number === LOCK)) await apply(inKeyspace, step);
     const token = randomUUID();
     while (!(await lock(cluster, token))) {
-      if ((await schemaNumber(cluster)) === latestSchema()) return;
+      if ((await schemaNumber(cluster)) === to) return { from, to, applied: [] };
       await wait(LOCK_POLL_MS);
     }
     try {
-      await applyAll(cluster, inKeyspace, token, migration);
+      return { from, to, applied: await applyAll(cluster, inKeyspace, token, migration) };
     } finally {
       await unlock(cluster, token);
     }
@@ -118,8 +124,9 @@ async function applyAll(
   cluster: Cluster,
   inKeyspace: Cluster,
   token: string,
-  { address, meta, log }: Migration,
-): Promise<void> {
+  { address, meta, log }: MigrationContext,
+): Promise<readonly string[]> {
+  const applied: string[] = [];
   const from = await schemaNumber(cluster);
   for (const step of files()) {
     if (step.number <= from) continue;
@@ -129,7 +136,9 @@ async function applyAll(
     if (step.number === 1) await initialise(cluster, address, { ...DEFAULT_META, ...meta });
     await record(cluster, step);
     log.info({ keyspace: cluster.keyspace, file: step.name }, 'applied to the schema');
+    applied.push(step.name);
   }
+  return applied;
 }
 
 async function apply(inKeyspace: Cluster, step: Step): Promise<void> {
@@ -141,6 +150,12 @@ async function createKeyspace(cluster: Cluster, address: CassandraAddress, log: 
   const copies = copiesFor(cluster, address);
   const options = Object.entries(copies).map(([dc, count]) => `, '${dc}': ${count}`);
   log.info({ keyspace: cluster.keyspace, replication: copies }, 'creating the keyspace');
+  if (address.replication === null && Object.values(copies).some((count) => count < COPIES)) {
+    log.warn(
+      { keyspace: cluster.keyspace, replication: copies },
+      'fewer than three copies of each task, because there are not more nodes now; say how many there should be (replication=3), or change it later (ALTER KEYSPACE, then nodetool repair --full)',
+    );
+  }
   await cluster.define(
     `CREATE KEYSPACE IF NOT EXISTS ${cluster.keyspace} WITH replication = {'class': 'NetworkTopologyStrategy'${options.join('')}}`,
   );

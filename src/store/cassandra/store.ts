@@ -1,15 +1,16 @@
 import type { LogAddress } from '../../core/entry.ts';
-import { invalid } from '../../core/errors.ts';
 import type { Checkpoint } from '../../core/log.ts';
 import type { MessageWrite } from '../../core/message.ts';
 import {
   type ActivityRow,
   type Append,
+  type Migration,
   type ReadRange,
   type SegmentChange,
   type ShardRow,
   type Store,
   type StoreMeta,
+  StoreOutdatedError,
   StoreUnavailableError,
 } from '../store.ts';
 import { Activity } from './activity.ts';
@@ -38,6 +39,7 @@ export interface CassandraOptions extends CassandraCredentials {
 /**
  * Opens the store in a keyspace, once.
  * @throws StoreUnavailableError the cluster cannot be reached, or not a quorum of it; another try may succeed
+ * @throws StoreOutdatedError its schema is missing or older, and `migrate` is off
  * @throws StoreDamagedError its schema is newer than this version, or something is missing in it
  * @throws QueueError `invalid-input` the address or a setting doesn't fit, or the cluster is too old
  */
@@ -48,15 +50,9 @@ export async function openCassandraStore(options: CassandraOptions): Promise<Cas
   const cluster = await Cluster.connect(address, access);
   try {
     await checkVersions(cluster);
-    if ((await schemaNumber(cluster)) < latestSchema()) {
-      if (options.migrate === false) {
-        throw invalid(
-          'store',
-          cluster.name,
-          'a keyspace with the latest schema, and migrations are off',
-          'ebbmark migrate',
-        );
-      }
+    const number = await schemaNumber(cluster);
+    if (number < latestSchema()) {
+      if (options.migrate === false) throw outdated(cluster, number);
       await migrate(cluster, { address, access, meta: options.meta ?? {}, log });
     }
     const meta = await readMeta(cluster, address);
@@ -70,38 +66,23 @@ export async function openCassandraStore(options: CassandraOptions): Promise<Cas
   }
 }
 
-/** How often a cluster that cannot be reached is tried again, in milliseconds. */
-const AGAIN_MS = 2_000;
-
-/**
- * Opens the store as soon as it can be reached, however long that takes. For a server that starts while its cluster is
- * down: it listens and says that it is not ready meanwhile.
- *
- * @param onWait is told of each try that failed
- * @throws what openCassandraStore throws where another try would not help; the signal's reason where it was aborted
- */
-export async function awaitCassandraStore(
-  options: CassandraOptions,
-  { signal, onWait }: { readonly signal?: AbortSignal; readonly onWait?: (error: StoreUnavailableError) => void } = {},
-): Promise<CassandraStore> {
-  for (;;) {
-    signal?.throwIfAborted();
-    try {
-      return await openCassandraStore(options);
-    } catch (error) {
-      if (!(error instanceof StoreUnavailableError)) throw error;
-      onWait?.(error);
-    }
-    await new Promise<void>((resolve) => {
-      const done = () => {
-        clearTimeout(timer);
-        signal?.removeEventListener('abort', done);
-        resolve();
-      };
-      const timer = setTimeout(done, AGAIN_MS);
-      signal?.addEventListener('abort', done);
-    });
+/** Creates or upgrades the keyspace, and lets go of it. @throws what openCassandraStore throws */
+export async function migrateCassandraStore(options: CassandraOptions): Promise<Migration> {
+  const address = parseCassandraAddress(options.address);
+  const access = readAccess(options);
+  const cluster = await Cluster.connect(address, access);
+  try {
+    await checkVersions(cluster);
+    return await migrate(cluster, { address, access, meta: options.meta ?? {}, log: options.log ?? silentLog });
+  } finally {
+    await cluster.close();
   }
+}
+
+function outdated({ name }: Cluster, number: number): StoreOutdatedError {
+  const what =
+    number === 0 ? 'is not there, or is empty' : `has schema ${number}, and this version needs ${latestSchema()}`;
+  return new StoreOutdatedError(`${name} ${what}; and migrations are off (ebbmark migrate makes it so)`);
 }
 
 function clockOf(cluster: Cluster, log: StoreLog): DatabaseClock {

@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import type { Database } from 'better-sqlite3';
 import { SEGMENT_SIZE, SLOT_MS } from '../../core/bounds.ts';
-import { StoreDamagedError, type StoreMeta } from '../store.ts';
+import { type Migration, StoreDamagedError, type StoreMeta, StoreOutdatedError } from '../store.ts';
 
 /** "Ebbm", the application_id in the header of every store file. */
 export const APPLICATION_ID = 0x4562626d;
@@ -11,6 +11,14 @@ export const APPLICATION_ID = 0x4562626d;
 const SCHEMA = new URL('../../../schema/sqlite/', import.meta.url);
 
 const DEFAULT_META: StoreMeta = { segmentSize: SEGMENT_SIZE, shards: 1, messageBuckets: 1, slotMs: SLOT_MS };
+
+/** What may be done to a file. */
+export interface Upgrade {
+  /** For a store that is created now; an existing one keeps what it was created with. */
+  readonly meta?: Partial<StoreMeta> | undefined;
+  /** `false`: a file that is not there or not up to date is refused, and left as it is. */
+  readonly migrate?: boolean | undefined;
+}
 
 interface Step {
   readonly number: number;
@@ -41,12 +49,14 @@ export function checkSchemaNumber(number: number, path: string): void {
 /**
  * Brings the file to the latest schema, each step in a transaction of its own with its number, so that it can be
  * stopped anywhere. A new file also gets its application_id and its meta rows, all in the first transaction.
+ * @throws StoreDamagedError the file is of a newer version; StoreOutdatedError where it is older and may not be changed
  */
-export function migrate(db: Database, path: string, meta: Partial<StoreMeta> = {}): void {
+export function migrate(db: Database, path: string, { meta = {}, migrate: mayMigrate = true }: Upgrade): Migration {
   const from = Number(db.pragma('user_version', { simple: true }));
   checkSchemaNumber(from, path);
-  for (const step of steps()) {
-    if (step.number <= from) continue;
+  const todo = steps().filter((step) => step.number > from);
+  if (todo.length > 0 && !mayMigrate) throw outdated(path, from);
+  for (const step of todo) {
     const sql = readFileSync(fileURLToPath(new URL(step.name, SCHEMA)), 'utf8');
     db.transaction(() => {
       db.exec(sql);
@@ -54,7 +64,14 @@ export function migrate(db: Database, path: string, meta: Partial<StoreMeta> = {
       db.pragma(`user_version = ${step.number}`);
     }).exclusive();
   }
+  return { from, to: latestSchema(), applied: todo.map(({ name }) => name) };
 }
+
+/** @param from the number of the schema that is there; 0: none */
+export const outdated = (path: string, from: number): StoreOutdatedError =>
+  new StoreOutdatedError(
+    `${path} ${from === 0 ? 'is not there, or is empty' : `has schema ${from}, and this version needs ${latestSchema()}`}; and migrations are off`,
+  );
 
 function initialise(db: Database, meta: StoreMeta): void {
   db.pragma(`application_id = ${APPLICATION_ID}`);

@@ -11,10 +11,10 @@
 import { accessSync, constants, existsSync, mkdirSync, realpathSync, rmSync, statSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import Database from 'better-sqlite3';
-import { type StoreMeta, StoreUnavailableError } from '../store.ts';
+import { type Migration, StoreUnavailableError } from '../store.ts';
 import { inUse, isBusy, storeError } from './errors.ts';
 import { checkContents, checkHeader, damaged } from './inspect.ts';
-import { migrate } from './migrate.ts';
+import { migrate, outdated, type Upgrade } from './migrate.ts';
 import { logFault } from './wal.ts';
 
 /** How long to wait for a process that is just letting go of the file. */
@@ -25,6 +25,8 @@ const CHECKPOINT_PAGES = 4_000;
 
 export interface OpenFile {
   readonly db: Database.Database;
+  /** What was done to bring it up to date. */
+  readonly migration: Migration;
   /** Closes the connection and lets go of the lock. */
   close(): void;
 }
@@ -38,24 +40,25 @@ const openHere = new Set<string>();
 /**
  * Opens or creates a store file.
  * @param path `:memory:`, or a path; directories that are missing are made
- * @throws StoreInUseError, StoreDamagedError, StoreUnavailableError
+ * @throws StoreInUseError, StoreDamagedError, StoreUnavailableError; StoreOutdatedError where it may not be changed
  */
-export function openFile(path: string, meta: Partial<StoreMeta> | undefined): OpenFile {
+export function openFile(path: string, upgrade: Upgrade = {}): OpenFile {
   if (path === ':memory:') {
     const db = new Database(path);
     configure(db);
-    migrate(db, path, meta);
-    return { db, close: () => void db.close() };
+    return { db, migration: migrate(db, path, upgrade), close: () => void db.close() };
   }
   const file = locate(path);
+  if (upgrade.migrate === false && identityOf(file) === null) throw outdated(file, 0);
   const before = inspectFile(file);
-  const db = openExclusively(file, before.contentsChecked, meta);
+  const { db, migration } = openExclusively(file, before.contentsChecked, upgrade);
   // Nobody else can be using it now: whoever reads a file with a log holds a lock that excludes ours.
   if (before.leavesShm) rmSync(`${file}-shm`, { force: true });
   const identity = identityOf(file)!;
   openHere.add(identity);
   return {
     db,
+    migration,
     close: () => {
       db.close();
       openHere.delete(identity);
@@ -96,20 +99,16 @@ function checkReadOnly(file: string): void {
   });
 }
 
-function openExclusively(
-  file: string,
-  contentsChecked: boolean,
-  meta: Partial<StoreMeta> | undefined,
-): Database.Database {
+function openExclusively(file: string, contentsChecked: boolean, upgrade: Upgrade): Pick<OpenFile, 'db' | 'migration'> {
   return guarded(file, () => {
     const db = new Database(file, { timeout: BUSY_MS });
     try {
       db.pragma('locking_mode = EXCLUSIVE');
       // No pages: it is new, or its creation was cut off and has just been undone.
       if (!contentsChecked && Number(db.pragma('page_count', { simple: true })) > 0) checkContents(db, file);
-      migrate(db, file, meta);
+      const migration = migrate(db, file, upgrade);
       configure(db);
-      return db;
+      return { db, migration };
     } catch (error) {
       db.close();
       throw error;

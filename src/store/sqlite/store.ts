@@ -6,6 +6,7 @@ import {
   APPLIED,
   type Append,
   CONFLICT,
+  type Migration,
   type Outcome,
   type ReadRange,
   type SegmentChange,
@@ -31,6 +32,8 @@ export interface SqliteOptions {
   readonly meta?: Partial<StoreMeta>;
   /** The clock, in milliseconds since 1970; this machine's when absent. */
   readonly now?: () => number;
+  /** `false`: refuse a file that is not there or not up to date, instead of making it so. */
+  readonly migrate?: boolean;
 }
 
 /**
@@ -39,15 +42,23 @@ export interface SqliteOptions {
  * @throws StoreInUseError another process has it open
  * @throws StoreDamagedError it is damaged, not a store, or of a newer version; it is left as it is
  * @throws StoreUnavailableError it cannot be opened or made
+ * @throws StoreOutdatedError its schema is missing or older, and `migrate` is off
  */
 export async function openSqliteStore(path: string, options: SqliteOptions = {}): Promise<Store> {
-  const file = openFile(path, options.meta);
+  const file = openFile(path, options);
   try {
     return new SqliteStore(path, file, options.now);
   } catch (error) {
     file.close();
     throw storeError(error, path);
   }
+}
+
+/** Creates or upgrades the store in a file, and closes it. @throws what openSqliteStore throws */
+export async function migrateSqliteStore(path: string): Promise<Migration> {
+  const { migration, close } = openFile(path, {});
+  close();
+  return migration;
 }
 
 /** Bytes a small row takes in a transaction's budget. */
