@@ -57,6 +57,8 @@ export class LocalQueue implements Queue {
   /** Why the last session could not begin. */
   #failure: unknown = null;
   #cancelTimer: (() => void) | null = null;
+  /** Why there is no store yet. */
+  #unreached = 'the store was not reached yet';
   #opening: Promise<void> = Promise.resolve();
   #running = 0;
   #idle: (() => void) | null = null;
@@ -81,20 +83,21 @@ export class LocalQueue implements Queue {
    */
   static async startWhenReachable(open: () => Promise<Store>, env: Environment, log: QueueLogger): Promise<LocalQueue> {
     const queue = new LocalQueue(env, log);
-    await queue.#tryOpen(open);
+    await queue.#tryOpen(open, true);
     return queue;
   }
 
-  async #tryOpen(open: () => Promise<Store>): Promise<void> {
+  async #tryOpen(open: () => Promise<Store>, isFirst: boolean): Promise<void> {
     try {
       await this.#begin(await open());
     } catch (error) {
-      if (!(error instanceof StoreUnavailableError)) throw error;
-      this.#log.warn({ err: error }, 'the store cannot be reached; it is tried again');
+      // At the start anything but an unreachable store is the caller's to know. Later there is nobody to tell but the
+      // log and the readiness, and whatever it is may be put right: a schema that is missing, say.
+      if (isFirst && !(error instanceof StoreUnavailableError)) throw error;
+      this.#unreached = `the store was not reached yet: ${(error as Error).message}`;
+      this.#log.warn({ err: error }, 'the store cannot be used; it is tried again');
       this.#cancelTimer = this.#env.timer(OPEN_AGAIN_MS, () => {
-        this.#opening = this.#tryOpen(open).catch((fault: unknown) => {
-          this.#log.error({ err: fault }, 'the store cannot be used');
-        });
+        this.#opening = this.#tryOpen(open, false);
       });
     }
   }
@@ -329,8 +332,7 @@ export class LocalQueue implements Queue {
 
   async readiness(): Promise<Readiness> {
     if (this.#stopped !== null) return { ready: false, reasons: ['the server is shutting down'] };
-    if (this.#store === null || this.#session === null)
-      return { ready: false, reasons: ['the store was not reached yet'] };
+    if (this.#store === null || this.#session === null) return { ready: false, reasons: [this.#unreached] };
     const reasons: string[] = [];
     try {
       await this.#store.ping();
@@ -368,7 +370,7 @@ export class LocalQueue implements Queue {
   /** Every call goes through here: refused once the queue stops, which waits for those under way. */
   async #run<T>(call: (session: Session) => Promise<T>): Promise<T> {
     if (this.#stopped !== null) throw new QueueError('shutting-down');
-    if (this.#session === null) throw new QueueError('store-unavailable', 'the store was not reached yet');
+    if (this.#session === null) throw new QueueError('store-unavailable', this.#unreached);
     this.#running++;
     try {
       return await call(this.#session);
