@@ -3,17 +3,22 @@
  * the README come from it.
  */
 import { BlockList, isIP, isIPv6 } from 'node:net';
+import { QueueError } from './core/errors.ts';
+import { type CassandraCredentials, parseCassandraAddress, readAccess } from './store/cassandra/address.ts';
 
-/** A value, or why the text is none. */
-type Read<T> = { readonly value: T } | { readonly fault: string };
+/**
+ * A value, or why the text is none: `''` for "it is not what the rule says", else what to say instead of that; or, as
+ * `message`, all of it with its own value and example.
+ */
+type Read<T> = { readonly value: T } | { readonly fault: string } | { readonly message: string };
 
 export interface Setting<T> {
   readonly env: string;
-  /** Without dashes. */
-  readonly flag: string;
+  /** Without dashes; null where there is none: everyone on a machine can read its command lines. */
+  readonly flag: string | null;
   /** Shown in the help for the flag's value; absent for a flag that takes none and means `on`. */
   readonly placeholder?: string;
-  /** As text, like the environment's. */
+  /** As text, like the environment's; `''` where it stands for none. */
   readonly fallback: string;
   readonly about: string;
   /** Continues "is not …". */
@@ -22,12 +27,14 @@ export interface Setting<T> {
   readonly read: (text: string) => Read<T>;
 }
 
-export interface StoreAddress {
-  readonly kind: 'sqlite';
-  readonly path: string;
-  /** As it was given. */
-  readonly text: string;
-}
+export type StoreAddress =
+  | {
+      readonly kind: 'sqlite';
+      readonly path: string;
+      /** As it was given. */
+      readonly text: string;
+    }
+  | { readonly kind: 'cassandra'; readonly text: string };
 
 export interface ListenAddress {
   readonly host: string;
@@ -47,9 +54,10 @@ export const SETTINGS = {
     flag: 'store',
     placeholder: 'store',
     fallback: 'sqlite:./ebbmark.db',
-    about: 'where tasks are kept: one SQLite file, created where it is not there',
-    rule: 'sqlite:PATH',
-    example: 'sqlite:./ebbmark.db',
+    about:
+      'where tasks are kept: one SQLite file, created where it is not there; or a keyspace of Cassandra, `cassandra://HOST[:PORT],…/KEYSPACE`, with `?dc=`, `replication=` (copies, where the keyspace is created) and `consistency=local` or `global`',
+    rule: 'sqlite:PATH or cassandra://HOST[,HOST…]/KEYSPACE',
+    example: 'sqlite:./ebbmark.db or cassandra://10.0.0.1,10.0.0.2/ebbmark?dc=datacenter1&replication=3',
     read: readStore,
   }),
   listen: one<ListenAddress>({
@@ -102,6 +110,75 @@ export const SETTINGS = {
     example: 'on',
     read: readSwitch,
   }),
+  cassandraUser: one<string | null>({
+    env: 'EBBMARK_CASSANDRA_USER',
+    flag: 'cassandra-user',
+    placeholder: 'name',
+    fallback: '',
+    about: 'who logs in to Cassandra; goes with a password, from EBBMARK_CASSANDRA_PASSWORD or a file',
+    rule: 'a name',
+    example: 'ebbmark',
+    read: readOptional,
+  }),
+  cassandraPassword: one<string | null>({
+    env: 'EBBMARK_CASSANDRA_PASSWORD',
+    flag: null,
+    fallback: '',
+    about: 'the password; has no flag, since everyone on a machine can read its command lines',
+    rule: 'a password',
+    example: '…',
+    read: readOptional,
+  }),
+  cassandraPasswordFile: one<string | null>({
+    env: 'EBBMARK_CASSANDRA_PASSWORD_FILE',
+    flag: 'cassandra-password-file',
+    placeholder: 'path',
+    fallback: '',
+    about: 'a file that holds the password, instead of the password itself',
+    rule: 'a path',
+    example: '/run/secrets/cassandra',
+    read: readOptional,
+  }),
+  cassandraTlsCa: one<string | null>({
+    env: 'EBBMARK_CASSANDRA_TLS_CA',
+    flag: 'cassandra-tls-ca',
+    placeholder: 'path',
+    fallback: '',
+    about: 'certificates (PEM) of who signs those of the nodes; given, connections are encrypted',
+    rule: 'a path',
+    example: '/etc/ebbmark/ca.crt',
+    read: readOptional,
+  }),
+  cassandraTlsCert: one<string | null>({
+    env: 'EBBMARK_CASSANDRA_TLS_CERT',
+    flag: 'cassandra-tls-cert',
+    placeholder: 'path',
+    fallback: '',
+    about: 'this server’s own certificate (PEM), where the nodes ask for one; goes with its key',
+    rule: 'a path',
+    example: '/etc/ebbmark/client.crt',
+    read: readOptional,
+  }),
+  cassandraTlsKey: one<string | null>({
+    env: 'EBBMARK_CASSANDRA_TLS_KEY',
+    flag: 'cassandra-tls-key',
+    placeholder: 'path',
+    fallback: '',
+    about: 'its key (PEM)',
+    rule: 'a path',
+    example: '/etc/ebbmark/client.key',
+    read: readOptional,
+  }),
+  cassandraTlsVerifyHost: one<boolean>({
+    env: 'EBBMARK_CASSANDRA_TLS_VERIFY_HOST',
+    flag: 'cassandra-tls-verify-host',
+    placeholder: 'on|off',
+    fallback: 'on',
+    about: 'whether a node’s certificate has to name the address it is reached at',
+    rule: 'on or off',
+    example: 'on',
+    read: readSwitch,
+  }),
   url: one<string>({
     env: 'EBBMARK_URL',
     flag: 'url',
@@ -122,7 +199,26 @@ export type Values<N extends SettingName> = { readonly [K in N]: ValueOf<K> };
 export type Flags = { readonly [K in SettingName]?: string | boolean | undefined };
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-export const SERVER_SETTINGS = ['store', 'listen', 'allowPublic', 'maxBodyBytes', 'logLevel', 'migrate'] as const;
+/** What proves to Cassandra who we are. */
+const CASSANDRA_SETTINGS = [
+  'cassandraUser',
+  'cassandraPassword',
+  'cassandraPasswordFile',
+  'cassandraTlsCa',
+  'cassandraTlsCert',
+  'cassandraTlsKey',
+  'cassandraTlsVerifyHost',
+] as const;
+/** All that it takes to open a store. */
+export const STORE_SETTINGS = ['store', ...CASSANDRA_SETTINGS] as const;
+export const SERVER_SETTINGS = [
+  ...STORE_SETTINGS,
+  'migrate',
+  'listen',
+  'allowPublic',
+  'maxBodyBytes',
+  'logLevel',
+] as const;
 
 /** Values that break a rule: each message names the value, the rule and an example. */
 export class ConfigError extends Error {
@@ -152,14 +248,65 @@ export function readSettings<const N extends SettingName>(
         : [env[setting.env] ?? setting.fallback, setting.env];
     const read = setting.read(text.trim());
     if ('value' in read) values[name] = read.value;
+    else if ('message' in read) faults.push(`${source}: ${read.message}`);
     else {
       const rule = read.fault === '' ? `is not ${setting.rule}` : read.fault;
-      faults.push(`${source}: ${JSON.stringify(text)} ${rule}; for example: ${setting.example}`);
+      faults.push(`${source}: ${JSON.stringify(withoutLogin(text))} ${rule}; for example: ${setting.example}`);
     }
   }
   if (faults.length > 0) throw new ConfigError(faults);
   return values as Values<N>;
 }
+
+/** An address in a message: what stands before its @ may be a password. */
+const withoutLogin = (text: string): string => text.replace(/\/\/[^/?#]*@/g, '//…@');
+
+/** What openQueue and migrateStore need to know of the store. */
+export interface StoreOptions {
+  readonly store: string;
+  readonly cassandra?: CassandraCredentials;
+}
+
+/** Reads where tasks are kept, and what it takes to get there. @throws ConfigError */
+export function readStoreSettings(
+  flags: Flags,
+  env: Environment,
+): { readonly address: StoreAddress; readonly options: StoreOptions } {
+  return storeOptionsOf(readSettings(STORE_SETTINGS, flags, env));
+}
+
+/** @throws ConfigError where the settings don't go together, or a file of theirs cannot be read */
+export function storeOptionsOf(values: Values<(typeof STORE_SETTINGS)[number]>): ReturnType<typeof readStoreSettings> {
+  const address = values.store;
+  if (address.kind === 'sqlite') return { address, options: { store: address.text } };
+  const given = { ...values, cassandraTlsVerifyHost: values.cassandraTlsVerifyHost ? null : false };
+  const entries = Object.entries(CREDENTIAL_OF).flatMap(([credential, name]) =>
+    given[name] === null ? [] : [[credential, given[name]]],
+  );
+  const cassandra = Object.fromEntries(entries) as CassandraCredentials;
+  try {
+    readAccess(cassandra);
+  } catch (error) {
+    if (!(error instanceof QueueError)) throw error;
+    throw new ConfigError(
+      error.issues.map(
+        ({ path, message }) => `${SETTINGS[CREDENTIAL_OF[path as keyof CassandraCredentials]].env}: ${message}`,
+      ),
+    );
+  }
+  return { address, options: { store: address.text, cassandra } };
+}
+
+/** The setting of each credential. */
+const CREDENTIAL_OF = {
+  user: 'cassandraUser',
+  password: 'cassandraPassword',
+  passwordFile: 'cassandraPasswordFile',
+  tlsCa: 'cassandraTlsCa',
+  tlsCert: 'cassandraTlsCert',
+  tlsKey: 'cassandraTlsKey',
+  tlsVerifyHost: 'cassandraTlsVerifyHost',
+} as const satisfies Readonly<Record<keyof CassandraCredentials, (typeof CASSANDRA_SETTINGS)[number]>>;
 
 /** Reads the server's settings, and holds them against each other. @throws ConfigError */
 export function readServerSettings(flags: Flags, env: Environment): Values<(typeof SERVER_SETTINGS)[number]> {
@@ -180,18 +327,33 @@ export function unknownSettings(env: Environment): readonly string[] {
 
 /** The README's table of settings. */
 export function settingsTable(): string {
-  const rows = Object.values(SETTINGS).map((setting: Setting<unknown>) => {
-    const flag = `--${setting.flag}${setting.placeholder ? ` <${setting.placeholder}>` : ''}`.replaceAll('|', '\\|');
-    return `| \`${setting.env}\` | \`${flag}\` | \`${setting.fallback}\` | ${setting.about} |`;
-  });
-  return ['| environment | flag | default | what |', '| --- | --- | --- | --- |', ...rows].join('\n');
+  const rows = Object.values(SETTINGS).map(
+    ({ flag, env, fallback, about }: Setting<unknown>) =>
+      `| ${flag === null ? '–' : `\`--${flag}\``} | \`${env}\` | ${fallback === '' ? 'none' : `\`${fallback}\``} | ${about} |`,
+  );
+  return ['| flag | environment | default | what |', '| --- | --- | --- | --- |', ...rows].join('\n');
 }
 
 function readStore(text: string): Read<StoreAddress> {
-  if (/^cassandra:/i.test(text)) return { fault: 'is not in this version: it has the embedded store only' };
+  if (/^cassandra:/i.test(text)) return readCassandra(text);
   const path = text.startsWith('sqlite:') ? text.slice('sqlite:'.length) : '';
   if (path === '' || path.includes('\0')) return { fault: '' };
   return { value: { kind: 'sqlite', path, text } };
+}
+
+function readCassandra(text: string): Read<StoreAddress> {
+  try {
+    // Whatever stands before an @ is not shown.
+    parseCassandraAddress(text.includes('@') ? 'cassandra://@' : text);
+    return { value: { kind: 'cassandra', text } };
+  } catch (error) {
+    if (!(error instanceof QueueError)) throw error;
+    return { message: error.issues[0]!.message };
+  }
+}
+
+function readOptional(text: string): Read<string | null> {
+  return { value: text === '' ? null : text };
 }
 
 const LOOPBACK = new BlockList();

@@ -1,5 +1,5 @@
 import { type Command, Option } from 'commander';
-import { type Environment, SETTINGS, type SettingName } from '../config.ts';
+import { type Environment, SETTINGS, type Setting, type SettingName } from '../config.ts';
 import { type Connection, connect } from './connect.ts';
 import { EXIT } from './failure.ts';
 import type { OutputOptions } from './output.ts';
@@ -22,10 +22,11 @@ export function withSettings(
   about: Partial<Record<SettingName, string>> = {},
 ): Command {
   for (const name of names) {
-    const { flag, placeholder, env, fallback, about: text } = SETTINGS[name] as (typeof SETTINGS)['store'];
+    const { flag, placeholder, env, fallback, about: text }: Setting<unknown> = SETTINGS[name];
+    if (flag === null) continue;
     const flags = placeholder === undefined ? `--${flag}` : `--${flag} <${placeholder}>`;
     // Commander's own defaults and environment are not used: config.ts has one order for both, and one way to complain.
-    command.addOption(new Option(flags, about[name] ?? `${text} (env ${env}, default ${fallback})`));
+    command.addOption(new Option(flags, about[name] ?? `${text} (env ${env}, default ${fallback || 'none'})`));
   }
   return command;
 }
@@ -36,7 +37,9 @@ export function withQueue<O extends QueueOptions, A extends readonly unknown[]>(
   { env }: Surroundings,
   work: (connection: Connection, options: O, ...args: A) => Promise<unknown>,
 ): Command {
-  withSettings(command, ['url', 'store'], { store: 'work on this stopped store instead of a running server' });
+  withSettings(command, ['url', 'store'], {
+    store: 'work on this store instead of a running server: a SQLite file that no server has open, or a keyspace',
+  });
   command.option('--json', 'print JSON');
   return command.action(async (...all: unknown[]) => {
     const options = all.at(-2) as O;

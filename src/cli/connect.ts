@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
-import { type Environment, type Flags, readSettings } from '../config.ts';
+import { type Environment, type Flags, readSettings, readStoreSettings } from '../config.ts';
 import { readStatus, type Status } from '../http/status-page.ts';
-import { noStore } from './failure.ts';
+import { CommandError, noStore } from './failure.ts';
 import { type CommandQueue, RemoteQueue } from './remote-queue.ts';
 
 /** A queue that a command works with: a running server's, or one opened in this process. */
@@ -12,7 +12,8 @@ export interface Connection {
 }
 
 /**
- * Speaks to the running server, or, where `--store` is given, opens a stopped one's store in this process.
+ * Speaks to the running server, or, where `--store` is given, opens that store in this process: a SQLite file that no
+ * server has open, or a keyspace, which this process then shares with the servers on it.
  * EBBMARK_STORE does not count here: it is the server's.
  * @throws ConfigError, CommandError
  */
@@ -21,10 +22,16 @@ export async function connect(flags: Flags, env: Environment): Promise<Connectio
     const remote = new RemoteQueue(readSettings(['url'], flags, env).url);
     return { queue: remote, status: () => remote.status(), close: async () => {} };
   }
-  const { store } = readSettings(['store'], flags, env);
-  if (!existsSync(store.path)) throw noStore(store);
+  const { address, options } = readStoreSettings(flags, env);
+  if (address.kind === 'sqlite' && !existsSync(address.path)) throw noStore(address);
   // Loaded only here: commands to a running server start faster without a store.
   const { openQueue } = await import('../queue/open.ts');
-  const queue = await openQueue({ store: store.text });
+  // A command changes tasks, not the schema; but a file that one process has to itself may as well be upgraded.
+  const queue = await openQueue({ ...options, migrate: address.kind === 'sqlite' });
+  const { ready, reasons } = await queue.readiness();
+  if (!ready) {
+    await queue.stop();
+    throw new CommandError(`${address.text} cannot be used: ${reasons.join('; ')}`);
+  }
   return { queue, status: () => readStatus(queue), close: () => queue.stop() };
 }

@@ -15,6 +15,10 @@ export class CommandError extends Error {
 /** The command was called in a way that makes no sense. */
 export const usage = (message: string): CommandError => new CommandError(message, EXIT.usage);
 
-/** A store that has to be there is not. */
+/** A store that has to be there, or to be newer, is not. */
+export const outdated = (message: string, store: string): CommandError =>
+  new CommandError(`${message}.\nCreate or upgrade it:   ebbmark migrate --store '${store}'`);
+
+/** A file that has to be there is not. */
 export const noStore = ({ path, text }: { readonly path: string; readonly text: string }): CommandError =>
-  new CommandError(`There is no store at ${path}.\nCreate it:   ebbmark migrate --store ${text}`);
+  outdated(`There is no store at ${path}`, text);

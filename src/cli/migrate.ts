@@ -1,12 +1,14 @@
-import { existsSync } from 'node:fs';
-import { type Environment, type Flags, readSettings } from '../config.ts';
-import { openQueue } from '../queue/open.ts';
+import { type Environment, type Flags, readStoreSettings } from '../config.ts';
+import { migrateStore, type QueueLogger } from '../queue/open.ts';
+import { note } from './output.ts';
 
-/** Creates or upgrades a stopped store, and says what was done. */
+/** What was done is said at the end; what an operator should know, at once. */
+const WARNINGS: QueueLogger = { info() {}, warn: (_fields, message) => note(`Warning: ${message}`), error() {} };
+
+/** Creates or upgrades a store, and says what was done. */
 export async function migrate(flags: Flags, env: Environment): Promise<string> {
-  const { store } = readSettings(['store'], flags, env);
-  const existed = existsSync(store.path);
-  const queue = await openQueue({ store: store.text });
-  await queue.stop();
-  return existed ? `${store.text} is up to date.` : `${store.text} was created.`;
+  const { address, options } = readStoreSettings(flags, env);
+  const { from, to, applied } = await migrateStore({ ...options, log: WARNINGS });
+  if (applied.length === 0) return `${address.text} is up to date (schema ${to}).`;
+  return `${address.text} was ${from === 0 ? 'created' : 'upgraded'}: schema ${from} → ${to} (${applied.join(', ')}).`;
 }

@@ -1,5 +1,5 @@
 import { Command } from 'commander';
-import { type Environment, type Flags, SERVER_SETTINGS } from '../config.ts';
+import { type Environment, type Flags, SERVER_SETTINGS, STORE_SETTINGS } from '../config.ts';
 import { VERSION } from '../http/version.ts';
 import { examples, withSettings } from './command.ts';
 import { addEnqueueCommand } from './enqueue.ts';
@@ -27,6 +27,7 @@ export function createProgram(env: Environment): Command {
     'ebbmark serve',
     'ebbmark serve --store sqlite:/var/lib/ebbmark/queue.db --listen 127.0.0.1:9000',
     'EBBMARK_STORE=sqlite:./queue.db EBBMARK_LOG_LEVEL=debug ebbmark serve',
+    "ebbmark serve --store 'cassandra://10.0.0.1,10.0.0.2/ebbmark?dc=datacenter1&replication=3'",
   );
   server.addHelpText(
     'after',
@@ -38,13 +39,17 @@ export function createProgram(env: Environment): Command {
   addTopicCommands(program, { env });
 
   const store = withSettings(
-    program.command('migrate').description('create or upgrade the store of a stopped server, and say what was done'),
-    ['store'],
+    program.command('migrate').description('create or upgrade a store, and say what was done'),
+    STORE_SETTINGS,
   ).action(async (flags: Flags) => {
     const { migrate } = await import('./migrate.ts');
     process.stdout.write(`${await migrate(flags, env)}\n`);
   });
-  examples(store, 'ebbmark migrate --store sqlite:./ebbmark.db');
+  examples(
+    store,
+    'ebbmark migrate --store sqlite:./ebbmark.db',
+    "ebbmark migrate --store 'cassandra://10.0.0.1/ebbmark?replication=3'",
+  );
 
   examples(
     program,
@@ -55,7 +60,7 @@ export function createProgram(env: Environment): Command {
   );
   program.addHelpText(
     'after',
-    '\nCommands speak to the running server (--url, EBBMARK_URL); --store opens the store of a stopped one.\nExit codes: 0 done, 1 failed or partly refused, 2 called the wrong way.',
+    '\nCommands speak to the running server (--url, EBBMARK_URL); --store opens a SQLite file that no server has\nopen, or a keyspace of Cassandra (logging in as EBBMARK_CASSANDRA_… says).\nExit codes: 0 done, 1 failed or partly refused, 2 called the wrong way.',
   );
   return program;
 }

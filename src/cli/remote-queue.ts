@@ -168,6 +168,6 @@ function unreachable(url: string, error: unknown): string {
     `No server answers at ${url} (${String(cause?.code ?? cause?.message ?? (error as Error).message)}).`,
     'Start one:              ebbmark serve',
     'Say where it runs:      --url URL, or EBBMARK_URL',
-    'Open a stopped store:   --store sqlite:PATH',
+    'Open the store itself:  --store sqlite:PATH, or --store cassandra://…',
   ].join('\n');
 }

@@ -1,10 +1,17 @@
-import { existsSync } from 'node:fs';
 import closeWithGrace from 'close-with-grace';
-import { type Environment, type Flags, readServerSettings, SETTINGS, unknownSettings } from '../config.ts';
+import {
+  type Environment,
+  type Flags,
+  readServerSettings,
+  SETTINGS,
+  storeOptionsOf,
+  unknownSettings,
+} from '../config.ts';
 import { createServer } from '../http/server.ts';
 import { VERSION } from '../http/version.ts';
 import { openQueue } from '../queue/open.ts';
-import { noStore } from './failure.ts';
+import { StoreOutdatedError } from '../store/store.ts';
+import { outdated } from './failure.ts';
 import { createLog } from './log.ts';
 
 /** From the signal to the end: what runs may finish, long polls end at once. */
@@ -19,6 +26,7 @@ const REQUESTS_MS = 3_000;
  */
 export async function serve(flags: Flags, env: Environment): Promise<void> {
   const settings = readServerSettings(flags, env);
+  const { options } = storeOptionsOf(settings);
   const log = createLog(settings.logLevel);
   for (const name of unknownSettings(env)) log.warn({ name }, 'this name in the environment is no setting');
   if (!settings.listen.loopback) {
@@ -28,8 +36,9 @@ export async function serve(flags: Flags, env: Environment): Promise<void> {
     );
   }
 
-  if (!settings.migrate && !existsSync(settings.store.path)) throw noStore(settings.store);
-  const queue = await openQueue({ store: settings.store.text, log });
+  const queue = await openQueue({ ...options, migrate: settings.migrate, log }).catch((error: unknown) => {
+    throw error instanceof StoreOutdatedError ? outdated(error.message, options.store) : error;
+  });
   const server = await createServer(queue, { maxBodyBytes: settings.maxBodyBytes, log, processMetrics: true });
   let url: string;
   try {

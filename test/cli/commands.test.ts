@@ -157,9 +157,15 @@ describe('with --store', () => {
   it('does the same on the store of a stopped server', async () => {
     const store = `sqlite:${join(directory, 'stopped.db')}`;
     const missing = await run(['topics', '--store', store]);
-    expect(missing).toMatchObject({ code: 1, err: expect.stringContaining(`ebbmark migrate --store ${store}`) });
-    expect(await run(['migrate', '--store', store])).toMatchObject({ code: 0, out: `${store} was created.\n` });
-    expect(await run(['migrate', '--store', store])).toMatchObject({ code: 0, out: `${store} is up to date.\n` });
+    expect(missing).toMatchObject({ code: 1, err: expect.stringContaining(`ebbmark migrate --store '${store}'`) });
+    expect(await run(['migrate', '--store', store])).toMatchObject({
+      code: 0,
+      out: `${store} was created: schema 0 → 1 (001_tables.sql).\n`,
+    });
+    expect(await run(['migrate', '--store', store])).toMatchObject({
+      code: 0,
+      out: `${store} is up to date (schema 1).\n`,
+    });
 
     const with_ = (args: readonly string[]) => run([...args, '--store', store, '--json']);
     const { id } = JSON.parse((await with_(['enqueue', 'a', '{"n":1}'])).out);
@@ -178,6 +184,12 @@ describe('what goes wrong', () => {
     const result = await run(['topics', '--url', 'http://127.0.0.1:9']);
     expect(result).toMatchObject({ code: 1, out: '' });
     for (const hint of ['ebbmark serve', '--url', 'EBBMARK_URL', '--store']) expect(result.err).toContain(hint);
+  });
+
+  it('no cluster: says why', async () => {
+    const result = await run(['topics', '--store', 'cassandra://127.0.0.1:9/none']);
+    expect(result).toMatchObject({ code: 1, out: '' });
+    expect(result.err).toMatch(/^cassandra:\/\/127\.0\.0\.1:9\/none cannot be used: .*ECONNREFUSED/);
   });
 
   it('not found: the code and the detail', async () => {
@@ -211,6 +223,7 @@ describe('what goes wrong', () => {
     [['reschedule', 'a', 'b'], 'Say what to change'],
     [['topics', '--url', 'nonsense'], '--url: "nonsense" is not'],
     [['topics', '--store', 'nonsense'], '--store: "nonsense" is not sqlite:PATH'],
+    [['topics', '--store', 'cassandra://a/B'], '--store: "B" is not a keyspace'],
   ])('%j is bad usage', async (args, message) => {
     // In this process: a process of its own for each would take most of the time of these tests.
     let err = '';
@@ -253,6 +266,8 @@ describe('help', () => {
       'EBBMARK_MAX_BODY_BYTES',
       'EBBMARK_MIGRATE',
       'EBBMARK_ALLOW_PUBLIC',
+      'EBBMARK_CASSANDRA_PASSWORD',
+      'EBBMARK_CASSANDRA_TLS_CA',
     ]) {
       expect(serve.out).toContain(name);
     }

@@ -1,9 +1,13 @@
-import { describe, expect, it } from 'vitest';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import {
   ConfigError,
   type Environment,
   readServerSettings,
   readSettings,
+  readStoreSettings,
   SETTINGS,
   settingsTable,
   unknownSettings,
@@ -23,6 +27,13 @@ describe('server settings', () => {
   it('have defaults', () => {
     expect(readServerSettings({}, {})).toEqual({
       store: { kind: 'sqlite', path: './ebbmark.db', text: 'sqlite:./ebbmark.db' },
+      cassandraUser: null,
+      cassandraPassword: null,
+      cassandraPasswordFile: null,
+      cassandraTlsCa: null,
+      cassandraTlsCert: null,
+      cassandraTlsKey: null,
+      cassandraTlsVerifyHost: true,
       listen: { host: '127.0.0.1', port: 8080, loopback: true },
       allowPublic: false,
       maxBodyBytes: 8 * 1024 * 1024,
@@ -103,10 +114,6 @@ describe('server settings', () => {
     expect(faults.map((fault) => fault.split(':')[0])).toEqual(['--listen', 'EBBMARK_LOG_LEVEL']);
   });
 
-  it('say that Cassandra is not in this version', () => {
-    expect(faultsOf({ store: 'cassandra://db/ebbmark' }, {})[0]).toMatch(/^--store: .* is not in this version/);
-  });
-
   it.each(['0.0.0.0:80', '[::]:80', '192.168.1.1:80', '128.0.0.1:80', '[::ffff:8.8.8.8]:80'])(
     'refuse to listen on %s without a word for it',
     (listen) => {
@@ -115,6 +122,73 @@ describe('server settings', () => {
       expect(readServerSettings({ listen }, { EBBMARK_ALLOW_PUBLIC: 'on' }).listen.loopback).toBe(false);
     },
   );
+});
+
+describe('a keyspace of Cassandra', () => {
+  const store = 'cassandra://a,b:9043/ebbmark?dc=dc1&replication=3&consistency=global';
+
+  it('is taken as it was given, with nothing to prove', () => {
+    expect(readStoreSettings({}, { EBBMARK_STORE: store })).toEqual({
+      address: { kind: 'cassandra', text: store },
+      options: { store, cassandra: {} },
+    });
+  });
+
+  it('is reached with a user, a password and certificates, from flags and environment', async () => {
+    const directory = await mkdtemp(join(tmpdir(), 'ebbmark-config-'));
+    onTestFinished(() => rm(directory, { recursive: true }));
+    const file = join(directory, 'any.pem');
+    await writeFile(file, 'text\n');
+    const env = {
+      EBBMARK_CASSANDRA_PASSWORD_FILE: file,
+      EBBMARK_CASSANDRA_TLS_CA: file,
+      EBBMARK_CASSANDRA_TLS_CERT: file,
+      EBBMARK_CASSANDRA_TLS_KEY: file,
+      EBBMARK_CASSANDRA_TLS_VERIFY_HOST: 'off',
+    };
+    const { options } = readStoreSettings({ store, cassandraUser: 'me' }, env);
+    expect(options.cassandra).toEqual({
+      user: 'me',
+      passwordFile: file,
+      tlsCa: file,
+      tlsCert: file,
+      tlsKey: file,
+      tlsVerifyHost: false,
+    });
+    expect(readStoreSettings({}, env).options).toEqual({ store: 'sqlite:./ebbmark.db' });
+  });
+
+  it.each([
+    [{ EBBMARK_CASSANDRA_USER: 'me' }, /^EBBMARK_CASSANDRA_USER: "me" is not given together with a password/],
+    [{ EBBMARK_CASSANDRA_PASSWORD: 's3cret' }, /^EBBMARK_CASSANDRA_USER: null is not given together/],
+    [
+      { EBBMARK_CASSANDRA_USER: 'me', EBBMARK_CASSANDRA_PASSWORD: 's3cret', EBBMARK_CASSANDRA_PASSWORD_FILE: '/none' },
+      /^EBBMARK_CASSANDRA_PASSWORD: "…" is not given once/,
+    ],
+    [{ EBBMARK_CASSANDRA_USER: 'me', EBBMARK_CASSANDRA_PASSWORD_FILE: '/none' }, /_PASSWORD_FILE: .*\(ENOENT\)/],
+    [
+      { EBBMARK_CASSANDRA_TLS_CERT: '/none' },
+      /^EBBMARK_CASSANDRA_TLS_CERT: "\/none" is not given together with its key/,
+    ],
+    [{ EBBMARK_CASSANDRA_TLS_CA: '/none' }, /^EBBMARK_CASSANDRA_TLS_CA: .*\(ENOENT\)/],
+    [{ EBBMARK_CASSANDRA_TLS_VERIFY_HOST: 'no' }, /^EBBMARK_CASSANDRA_TLS_VERIFY_HOST: "no" is not on or off/],
+    [{ EBBMARK_STORE: 'cassandra://a' }, /^EBBMARK_STORE: "" is not a keyspace/],
+    [
+      { EBBMARK_STORE: 'cassandra://a/k?copies=3' },
+      /^EBBMARK_STORE: "copies" is not one of dc, replication, consistency/,
+    ],
+    [{ EBBMARK_STORE: 'cassandra://me:s3cret@a/k' }, /^EBBMARK_STORE: .* is not an address without user and password/],
+    [{ EBBMARK_STORE: 'cassandra:me:s3cret@a/k' }, /^EBBMARK_STORE: .* is not an address without user and password/],
+    [
+      { EBBMARK_STORE: 'postgres://me:s3cret@a/k' },
+      /^EBBMARK_STORE: "postgres:\/\/…@a\/k" is not sqlite:PATH or cassandra:/,
+    ],
+  ])('%j is refused, and tells no secret', (env, expected) => {
+    const told = () => readStoreSettings({}, { EBBMARK_STORE: store, ...env });
+    expect(told).toThrow(ConfigError);
+    expect(told).toThrow(expected);
+    expect(told).not.toThrow(/s3cret/);
+  });
 });
 
 describe('the address of the server, for commands', () => {
@@ -135,14 +209,14 @@ describe('the table of settings', () => {
   });
   it('is written for the README', () => {
     const table = settingsTable();
-    for (const { env, flag, fallback } of Object.values(SETTINGS)) {
-      expect(table).toContain(`| \`${env}\` | \`--${flag}`);
-      expect(table).toContain(`\`${fallback}\``);
+    for (const { env, flag } of Object.values(SETTINGS)) {
+      expect(table).toContain(`| ${flag === null ? '–' : `\`--${flag}\``} | \`${env}\` |`);
     }
   });
   it('has defaults and examples that its own rules allow', () => {
     for (const { read, fallback, example } of Object.values(SETTINGS)) {
-      for (const text of [fallback, ...example.split(' or ')]) expect(read(text), text).toHaveProperty('value');
+      for (const text of [fallback, ...example.split(' or ')])
+        if (text !== '') expect(read(text), text).toHaveProperty('value');
     }
   });
 });

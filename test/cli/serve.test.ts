@@ -3,6 +3,7 @@ import { mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import net from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import Database from 'better-sqlite3';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { type Running, run, start } from './support/run.ts';
 
@@ -150,10 +151,46 @@ describe('ebbmark serve', () => {
     const store = newStore();
     const { code, err } = await run(['serve', '--listen', '127.0.0.1:0', '--store', store, '--migrate', 'off']);
     expect(code).toBe(1);
-    expect(err).toContain(`ebbmark migrate --store ${store}`);
+    expect(err).toContain(`ebbmark migrate --store '${store}'`);
     await expect(stat(store.slice('sqlite:'.length))).rejects.toThrow('ENOENT');
     expect((await run(['migrate', '--store', store])).code).toBe(0);
     await serve(['--store', store, '--migrate', 'off']);
+  });
+
+  it('upgrades no store where it may not, and takes none of a newer version', async () => {
+    const store = newStore();
+    await run(['migrate', '--store', store]);
+    const setVersion = (version: number) => {
+      const db = new Database(store.slice('sqlite:'.length));
+      db.pragma(`user_version = ${version}`);
+      db.close();
+    };
+    const args = ['serve', '--listen', '127.0.0.1:0', '--store', store];
+    setVersion(0);
+    const older = await run([...args, '--migrate', 'off']);
+    expect(older).toMatchObject({ code: 1, out: '' });
+    expect(older.err).toMatch(/migrations are off\.\n.*ebbmark migrate --store/);
+    setVersion(999);
+    expect(await run(args)).toMatchObject({ code: 1, err: expect.stringContaining('was written by a newer Ebbmark') });
+    setVersion(1);
+    await serve(['--store', store, '--migrate', 'off']);
+  });
+
+  it('listens while its cluster is down, says why it is not ready, and ends by a signal', async () => {
+    // Port 9 of loopback: nothing listens there.
+    const server = await serve(['--store', 'cassandra://127.0.0.1:9/none']);
+    const ready = await fetch(`${server.url}/readyz`);
+    expect(ready.status).toBe(503);
+    expect(await ready.json()).toEqual({
+      ready: false,
+      reasons: [expect.stringMatching(/not reached yet: .*ECONNREFUSED/)],
+    });
+    const refused = await post(server.url, '/v1/topics/t/tasks', { tasks: [{ payload: 1 }] });
+    expect(refused.status).toBe(503);
+    expect(refused.headers.get('retry-after')).toBe('2');
+    expect(await refused.json()).toMatchObject({ code: 'store-unavailable' });
+    server.child.kill('SIGTERM');
+    expect(await server.ended).toMatchObject({ code: 0 });
   });
 
   it('does not start on a store that is in use, and the one who uses it goes on', async () => {
