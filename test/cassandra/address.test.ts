@@ -7,7 +7,8 @@ import { describeAddress, parseCassandraAddress, readAccess } from '../../src/st
 describe('the address of a keyspace', () => {
   it('has defaults for everything but hosts and keyspace', () => {
     expect(parseCassandraAddress('cassandra://db/ebbmark')).toEqual({
-      hosts: ['db:9042'],
+      hosts: ['db'],
+      port: 9042,
       keyspace: 'ebbmark',
       dc: null,
       replication: null,
@@ -15,13 +16,12 @@ describe('the address of a keyspace', () => {
     });
   });
 
-  it('takes several hosts, each with a port or without', () => {
-    expect(parseCassandraAddress('cassandra://a.example,10.0.0.2:9043,[2001:db8::1],[::1]:9044/q').hosts).toEqual([
-      'a.example:9042',
-      '10.0.0.2:9043',
-      '[2001:db8::1]:9042',
-      '[::1]:9044',
-    ]);
+  it('takes several hosts, with one port for all', () => {
+    expect(parseCassandraAddress('cassandra://a.example,10.0.0.2,[2001:db8::1]:9043/q')).toMatchObject({
+      hosts: ['a.example', '10.0.0.2', '[2001:db8::1]'],
+      port: 9043,
+    });
+    expect(parseCassandraAddress('cassandra://a:9044,b:9044/q')).toMatchObject({ hosts: ['a', 'b'], port: 9044 });
   });
 
   it('takes parameters', () => {
@@ -34,8 +34,9 @@ describe('the address of a keyspace', () => {
   });
 
   it('is shown in short, without the default port', () => {
-    const address = parseCassandraAddress('cassandra://a:9042,b:9043/q?dc=dc1');
-    expect(describeAddress(address)).toBe('cassandra://a,b:9043/q');
+    const short = (text: string) => describeAddress(parseCassandraAddress(text));
+    expect(short('cassandra://a:9042,b/q?dc=dc1')).toBe('cassandra://a,b/q');
+    expect(short('cassandra://a,b:9043/q')).toBe('cassandra://a,b:9043/q');
   });
 
   it.each([
@@ -51,6 +52,7 @@ describe('the address of a keyspace', () => {
     ['cassandra://a:0/q', /"a:0" is not a host/],
     ['cassandra://a:70000/q', /host/],
     ['cassandra://a:b/q', /host/],
+    ['cassandra://a:9042,b:9043/q', /one port for all/],
     ['cassandra://2001:db8::1/q', /IPv6 in brackets/],
     ['cassandra://a/q?port=1', /"port" is not one of dc, replication, consistency/],
     ['cassandra://a/q?dc=a&dc=b', /given once/],

@@ -1,7 +1,7 @@
 /**
  * The address of a keyspace and what goes with it, read from text into a typed object:
  *
- *     cassandra://host1,host2:9043/keyspace?dc=datacenter1&replication=3&consistency=local
+ *     cassandra://host1,host2:9042/keyspace?dc=datacenter1&replication=3&consistency=local
  *
  * Secrets don't belong into it, for addresses are logged: user, password and certificates are settings of their own.
  */
@@ -12,8 +12,10 @@ import { invalid } from '../../core/errors.ts';
 export const DEFAULT_PORT = 9042;
 
 export interface CassandraAddress {
-  /** `host:port` each; those of IPv6 in brackets. Where to begin: the others are found through them. */
+  /** Where to begin: the others are found through them. Addresses of IPv6 are in brackets. */
   readonly hosts: readonly string[];
+  /** The CQL port of all nodes. Nodes tell each other's addresses only, so there can be but one. */
+  readonly port: number;
   readonly keyspace: string;
   /** The datacenter that this server speaks to; null: the only one there is. */
   readonly dc: string | null;
@@ -61,21 +63,23 @@ export function parseCassandraAddress(text: string): CassandraAddress {
   if (!KEYSPACE.test(keyspace)) {
     throw invalid('store', keyspace, 'a keyspace: a letter, then up to 47 of a-z, 0-9 and _', EXAMPLE);
   }
-  return { hosts: authority.split(',').map(readHost), keyspace, ...readParameters(match[3] ?? '') };
+  return { ...readHosts(authority), keyspace, ...readParameters(match[3] ?? '') };
 }
 
-function readHost(text: string): string {
-  const match = HOST.exec(text);
-  const port = Number(match?.[3] ?? DEFAULT_PORT);
-  if (match === null || port < 1 || port > 65_535) {
-    throw invalid(
-      'store',
-      text,
-      'a host: a name or an address, IPv6 in brackets, with a port or without',
-      '[::1]:9042',
-    );
-  }
-  return `${match[2] ?? `[${match[1]}]`}:${port}`;
+function readHosts(authority: string): Pick<CassandraAddress, 'hosts' | 'port'> {
+  const ports = new Set<number>();
+  const hosts = authority.split(',').map((text) => {
+    const match = HOST.exec(text);
+    const port = Number(match?.[3] ?? DEFAULT_PORT);
+    if (match === null || port < 1 || port > 65_535) {
+      const rule = 'a host: a name or an address, IPv6 in brackets, with a port or without';
+      throw invalid('store', text, rule, '[::1]:9042');
+    }
+    if (match[3] !== undefined) ports.add(port);
+    return match[2] ?? `[${match[1]}]`;
+  });
+  if (ports.size > 1) throw invalid('store', authority, 'a list of hosts with one port for all', 'host1,host2:9042');
+  return { hosts, port: [...ports][0] ?? DEFAULT_PORT };
 }
 
 function readParameters(query: string): Pick<CassandraAddress, 'dc' | 'replication' | 'consistency'> {
@@ -123,8 +127,8 @@ function fail(error: Error): never {
 }
 
 /** The address in short, for messages; there is nothing secret in it. */
-export const describeAddress = ({ hosts, keyspace }: CassandraAddress): string =>
-  `cassandra://${hosts.map((host) => host.replace(`:${DEFAULT_PORT}`, '')).join(',')}/${keyspace}`;
+export const describeAddress = ({ hosts, port, keyspace }: CassandraAddress): string =>
+  `cassandra://${hosts.join(',')}${port === DEFAULT_PORT ? '' : `:${port}`}/${keyspace}`;
 
 /** What the driver takes to prove who we are. */
 export interface Access {

@@ -56,7 +56,8 @@ export class Cluster {
     this.#serial = isLocal ? consistencies.localSerial : consistencies.serial;
     this.#policy = new RingOrderPolicy(address.dc, address.consistency);
     this.#client = new cassandra.Client({
-      contactPoints: [...address.hosts],
+      contactPoints: address.hosts.map((host) => `${host}:${address.port}`),
+      protocolOptions: { port: address.port },
       ...access,
       ...(inKeyspace ? { keyspace: address.keyspace } : {}),
       policies: {

@@ -87,7 +87,12 @@ export const keyspaceOf = (address: string): string => /\/([a-z0-9_]+)(?:\?|$)/.
 
 async function connect(hosts: string): Promise<cassandra.Client> {
   const loadBalancing = new cassandra.policies.loadBalancing.RoundRobinPolicy();
-  const client = new cassandra.Client({ contactPoints: hosts.split(','), policies: { loadBalancing } });
+  const port = Number(hosts.split(':').at(-1));
+  const client = new cassandra.Client({
+    contactPoints: hosts.split(','),
+    protocolOptions: { port },
+    policies: { loadBalancing },
+  });
   await client.connect();
   return client;
 }

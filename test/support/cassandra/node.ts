@@ -5,7 +5,11 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
+import { setTimeout as wait } from 'node:timers/promises';
+import cassandra from 'cassandra-driver';
 import { cassandraJars } from './jars.ts';
+
+const { RoundRobinPolicy } = cassandra.policies.loadBalancing;
 
 export interface NodeOptions {
   /** Where its configuration and data go; kept after it has ended, so that it can be started again on the same. */
@@ -35,6 +39,7 @@ const HEAP_MB = 512;
 /** How long a node may take until it answers; the first on two busy cores takes 10 to 20 s. */
 const START_MS = 180_000;
 const STOP_MS = 20_000;
+const MEET_POLL_MS = 250;
 const READY = 'Starting listening for CQL clients';
 /** Lines of its log that are told where it doesn't start. */
 const TOLD_LINES = 15;
@@ -74,11 +79,35 @@ export async function startCluster(
   const nodes: CassandraNode[] = [];
   try {
     for (const one of all) nodes.push(await startNode(one));
+    for (const one of all) await metOthers(one, count - 1);
   } catch (error) {
     await Promise.all(nodes.map((node) => node.stop()));
     throw error;
   }
   return { nodes, options: all };
+}
+
+/** Waits until a node knows the others: a client that asks it before would never hear of them. */
+async function metOthers({ address, cqlPort }: NodeOptions, others: number): Promise<void> {
+  if (others === 0) return;
+  const client = new cassandra.Client({
+    contactPoints: [`${address}:${cqlPort}`],
+    policies: {
+      loadBalancing: new cassandra.policies.loadBalancing.AllowListPolicy(new RoundRobinPolicy(), [
+        `${address}:${cqlPort}`,
+      ]),
+    },
+  });
+  try {
+    await client.connect();
+    for (const deadline = Date.now() + START_MS; ; await wait(MEET_POLL_MS)) {
+      const { rows } = await client.execute('SELECT rpc_address, tokens FROM system.peers');
+      if (rows.filter((row) => row.rpc_address !== null && row.tokens !== null).length === others) return;
+      if (Date.now() > deadline) throw new Error(`The Cassandra node at ${address} does not know the others`);
+    }
+  } finally {
+    await client.shutdown();
+  }
 }
 
 /** A port that is free on loopback addresses. */
