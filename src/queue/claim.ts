@@ -5,7 +5,7 @@ import { QueueError } from '../core/errors.ts';
 import { afterLease } from '../core/limits.ts';
 import { segmentEnd } from '../core/log.ts';
 import { type MessageRow, type MessageWrite, messageIdKey, messageKey } from '../core/message.ts';
-import { adoptUnseen } from '../scheduler/recover.ts';
+import { adoptUnseen, recountReady } from '../scheduler/recover.ts';
 import type { Engine } from './engine.ts';
 import { GroupCommit } from './group-commit.ts';
 import { type Log, openEntry } from './log.ts';
@@ -106,9 +106,12 @@ export class Claimer {
     for (let tries = 0; tries < TRIES; tries++) {
       const before = log.scan;
       const round = await this.#round(topic, log, [], [], 0, ANSWER_BYTES);
-      if (round === 'end' || (round !== 'again' && log.scan === before)) return;
+      if (round === 'end' || (round !== 'again' && log.scan === before)) break;
       if (round !== 'again') tries = 0;
     }
+    if (log.ready > 0 || log.unscanned === 0) return;
+    await recountReady(this.#engine, log, topic);
+    this.#engine.signals.ready(topic);
   }
 
   async #claimFor(topic: Topic, log: Log, wants: readonly Want[], results: Claimed[][]): Promise<void> {
@@ -147,14 +150,10 @@ export class Claimer {
       return 'again';
     }
     if (header === null || log.scan >= header.end) {
-      if (header !== null && log.unscanned > 0 && log.nextId > log.scan) {
-        log.scanHeader = null;
-        const reread = await log.enterScanSegment();
-        if (reread !== null && log.scan < reread.end) return 'again';
-      }
-      if (log.nextId <= log.scan) log.unscanned = 0;
-      log.ready = Math.min(log.ready, log.unscanned);
-      return 'end';
+      if (log.unscanned === 0) return 'end';
+      // Something was appended since the header was read.
+      log.scanHeader = null;
+      return 'again';
     }
     if (header.term > this.#engine.term) {
       // Whoever claimed here last holds the lease by now: this process was paused past its own.
@@ -167,8 +166,9 @@ export class Claimer {
     const most = Math.min(Math.max(wanted, readAhead), BATCH_ENTRIES, bySize);
     const entries = await this.#readPrefix(log, header.end, most);
     if (entries.length === 0) {
-      // A gap: its append is still under way. Whoever finishes it will say that something is ready.
+      // A gap: its append is still under way. The scanner counts again what is ready.
       log.ready = 0;
+      this.#engine.signals.due(log, env.now());
       return 'end';
     }
     const rows = await this.#rowsOf(topic, entries);
@@ -263,7 +263,6 @@ export class Claimer {
     }
     log.scan = to;
     header.term = term;
-    log.unscanned -= decisions.length;
     await this.#account(topic, log, entries, decisions, taken, now);
     let nth = 0;
     for (const claimed of taken.values()) results[wantOf[nth++]!]!.push(claimed);
@@ -329,7 +328,8 @@ export class Claimer {
         until = now;
       }
     }
-    log.ready = Math.min(log.unscanned, Math.max(0, log.ready - met));
+    log.countReady(-met);
+    if (log.ready === 0 && log.unscanned > 0) signals.due(log, now);
     counters.delivered += taken.size;
     topic.limits = afterLease(topic.limits, topic.settings, taken.size, now);
     signals.due(log, until);

@@ -138,10 +138,9 @@ export class Enqueuer {
 
   #arrived(topic: Topic, log: Log, count: number): void {
     if (log.address.topic !== topic.name) {
-      topic.delayed += count;
+      this.#engine.book.delay(log, topic.name, count);
       this.#engine.signals.delayed(log);
     } else {
-      log.ready += count;
       this.#engine.signals.ready(topic);
     }
   }
@@ -254,8 +253,8 @@ export class Enqueuer {
         },
       ]);
       if (change!.applied) {
-        if (address.topic === topic.name) log.ready = Math.max(0, log.ready - 1);
-        else topic.delayed = Math.max(0, topic.delayed - 1);
+        if (address.topic === topic.name) log.countReady(-1);
+        else this.#engine.book.delay(log, topic.name, -1);
         this.#engine.signals.changed(topic);
       }
       this.#engine.counters.enqueued--;

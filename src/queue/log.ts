@@ -72,10 +72,7 @@ export class Log {
   completion = 0;
   /** Ids below this were deleted. */
   trimmed = 0;
-  /** Entries at and above the scan cursor. */
-  unscanned = 0;
-  /** Those of them that are ready, as far as known. */
-  ready = 0;
+  #ready = 0;
   /** Ready entries that claims under way will take. */
   reserved = 0;
   /** Entries in [completion, scan) that are not known to be settled, by id, in the order of ids. */
@@ -91,6 +88,8 @@ export class Log {
   unseen: { readonly from: number; readonly to: number } | null = null;
   /** Purged tasks may stand at the scan cursor, which no lease may meet for long. */
   sweep = false;
+  /** Of a time slot: how many tasks of each topic wait in it, as counted by the book. */
+  readonly waiting = new Map<string, number>();
   /** Pending entries met when it was loaded; their moves are carried to an end once it is. */
   interrupted: readonly EntryHead[] = [];
   /** The period of the activity index in which this log is recorded. */
@@ -120,12 +119,36 @@ export class Log {
 
   /** The next id that an append will get, as known here. */
   get nextId(): number {
-    return this.#tail === null ? this.scan : (this.#tail.next ?? segmentStart(this.#tail.segment, this.#size));
+    if (this.#tail === null) return this.scan;
+    // What a predecessor sent late may have been scanned before it was found at the tail.
+    return Math.max(this.scan, this.#tail.next ?? segmentStart(this.#tail.segment, this.#size));
   }
 
   /** Whether it may be forgotten: it is idle, and nobody who looked it up can still be about to append. */
   isForgettable(now: number): boolean {
     return this.isIdle && now - this.touchedAt > LOOKED_UP_MS;
+  }
+
+  /** Ids at and above the scan cursor: entries, and what a sealed segment leaves out. */
+  get unscanned(): number {
+    return Math.max(0, this.nextId - this.scan);
+  }
+
+  /**
+   * Entries at and above the scan cursor that are ready, as far as known. Too many do no harm; where it says none and
+   * there is something, the scanner counts anew.
+   */
+  get ready(): number {
+    return Math.min(this.#ready, this.unscanned);
+  }
+
+  set ready(count: number) {
+    this.#ready = count;
+  }
+
+  /** So many more are ready, or fewer. */
+  countReady(by: number): void {
+    this.#ready = Math.max(0, this.#ready + by);
   }
 
   /** Up to here it is known what was handed out. */
@@ -224,10 +247,7 @@ export class Log {
       if (this.scanHeader?.segment === segment) this.scanHeader = null;
       at = segmentEnd(segment, this.#size);
     }
-    for (const { from, to } of added) {
-      this.unscanned += to - from;
-      this.ready += to - from;
-    }
+    for (const { from, to } of added) this.countReady(to - from);
     return added;
   }
 
@@ -253,7 +273,7 @@ export class Log {
         seal,
       });
       if (outcome === 'conflict') {
-        this.#tail = null;
+        await this.findNewTail();
         continue;
       }
       const next = firstId + (fits ? entries.length : 0);
@@ -264,7 +284,7 @@ export class Log {
         this.scanHeader.full = full;
       }
       if (fits) {
-        this.unscanned += entries.length;
+        for (const { status } of entries) if (status === 'ready') this.#ready++;
         return entries.map((_, index) => firstId + index);
       }
     }

@@ -58,8 +58,8 @@ export class Manager {
   async #cancelled(topic: Topic, log: Log, place: Place, head: EntryHead, at: number): Promise<void> {
     const { messages, signals } = this.#engine;
     const open = log.open.get(place.id);
-    if (isSlotTopic(place.topic)) topic.delayed = Math.max(0, topic.delayed - 1);
-    else if (open === undefined) log.ready = Math.max(0, log.ready - 1);
+    if (isSlotTopic(place.topic)) this.#engine.book.delay(log, topic.name, -1);
+    else if (open === undefined) log.countReady(-1);
     else {
       log.open.set(place.id, { ...open, leased: false, until: 0 });
       if (open.leased) topic.limits = { ...topic.limits, inFlight: topic.limits.inFlight - 1, lastSettledAt: at };
@@ -100,12 +100,12 @@ export class Manager {
    * has moved on, so that a task enqueued after the answer is not taken for one from before.
    */
   async purge(topic: Topic): Promise<void> {
-    const { env, signals } = this.#engine;
+    const { env, book, signals } = this.#engine;
     const purgedAt = env.now();
     await this.#write(topic, (settings) => ({ ...settings, purgedAt }));
     while (env.now() <= purgedAt) await new Promise<void>((resolve) => env.timer(1, resolve));
     // What waits counts no more; the entries themselves end as they are met.
-    topic.delayed = 0;
+    book.undelayTopic(topic);
     for (const log of topic.logs.values()) {
       log.ready = 0;
       log.sweep = true;

@@ -1,4 +1,11 @@
-import { type Entry, type EntryHead, FIRST_VERSION, type LogAddress, type Place } from '../core/entry.ts';
+import {
+  type Entry,
+  type EntryChange,
+  type EntryHead,
+  FIRST_VERSION,
+  type LogAddress,
+  type Place,
+} from '../core/entry.ts';
 import { isSlotTopic, segmentOf } from '../core/log.ts';
 import {
   commitPatch,
@@ -66,53 +73,63 @@ export class Mover {
     return pendings.map((pending) => results.get(pending)!);
   }
 
-  /** Steps 2 and 3: commit on the origins where that may still be done, then mark by what they say. */
+  /**
+   * Steps 2 and 3: commit on the origins where that may still be done, then mark by what they say. Where a write fails,
+   * what the others did is accounted for before that is told.
+   */
   async #settle(from: Log, dest: Log, pendings: readonly Pending[], byHolder: boolean): Promise<readonly boolean[]> {
-    const { env, book } = this.#engine;
-    const size = this.#engine.store.meta.segmentSize;
+    const { env, book, signals } = this.#engine;
+    const topic = await book.topic(topicOf(dest.address, pendings[0]!));
     const at = env.now();
-    const committed = await Promise.all(
-      groupBySegment(pendings, (pending) => pending.origin.id, size).map(async (group) => {
-        const results = await from.change(
-          group.map((pending) => ({
-            id: pending.origin.id,
-            expect: { uid: pending.uid, version: pending.originVersion },
-            set: commitPatch(pending.place, at, pending.reason, byHolder),
-          })),
-        );
-        return group.map((pending, index) => [pending, results[index]!] as const);
-      }),
-    );
-    const steps = new Map<Pending, 'mark-ready' | 'mark-void'>();
-    for (const [pending, result] of committed.flat()) steps.set(pending, verdict(pending, result));
-    for (const [pending, step] of steps) if (step === 'mark-ready') this.#left(from, dest, pending);
-
-    const readied = new Set<Pending>();
-    await Promise.all(
-      groupBySegment(pendings, (pending) => pending.place.id, size).map(async (group) => {
-        const results = await dest.change(
-          group.map((pending) => ({
-            id: pending.place.id,
-            expect: { uid: pending.uid, version: FIRST_VERSION },
-            set: verdictPatch(steps.get(pending)!, at),
-          })),
-        );
-        for (const [index, pending] of group.entries()) {
-          if (results[index]!.applied && steps.get(pending) === 'mark-ready') readied.add(pending);
-        }
-      }),
-    );
-    const ready = pendings.filter((pending) => steps.get(pending) === 'mark-ready');
-    if (ready.length > 0) {
-      const topic = await book.topic(topicOf(dest.address, ready[0]!));
-      await this.#updateRows(topic, dest, ready, at);
-      // The origins are passed only now: their destination is ready, and the rows know where it is.
-      for (const pending of ready) from.settled(pending.origin.id);
-      this.#engine.signals.due(from, at);
-      this.#arrived(topic, dest, readied.size);
-      this.#engine.signals.changed(topic);
+    topic.moving += pendings.length;
+    try {
+      const commits = await this.#changeEach(from, pendings, ({ origin, uid, originVersion, place, reason }) => ({
+        id: origin.id,
+        expect: { uid, version: originVersion },
+        set: commitPatch(place, at, reason, byHolder),
+      }));
+      const steps = new Map<Pending, 'mark-ready' | 'mark-void'>();
+      for (const [pending, answer] of commits.answers) steps.set(pending, verdict(pending, answer));
+      const marks = await this.#changeEach(dest, [...steps.keys()], (pending) => ({
+        id: pending.place.id,
+        expect: { uid: pending.uid, version: FIRST_VERSION },
+        set: verdictPatch(steps.get(pending)!, at),
+      }));
+      const ready = [...steps.keys()].filter((pending) => steps.get(pending) === 'mark-ready');
+      for (const pending of ready) this.#left(topic, from, pending, commits.answers.get(pending)!.applied);
+      this.#arrived(topic, dest, ready.filter((pending) => marks.answers.get(pending)?.applied).length);
+      if (ready.length > 0) signals.due(from, at);
+      const fault = commits.fault ?? marks.fault;
+      if (fault !== null) throw fault;
+      if (ready.length > 0) {
+        await this.#updateRows(topic, dest, ready, at);
+        // The origins are passed only now: their destination is ready, and the rows know where it is.
+        for (const pending of ready) from.settled(pending.origin.id);
+      }
+      return pendings.map((pending) => steps.get(pending) === 'mark-ready');
+    } finally {
+      topic.moving -= pendings.length;
+      signals.changed(topic);
     }
-    return pendings.map((pending) => steps.get(pending) === 'mark-ready');
+  }
+
+  /** Changes an entry for each pending one, segment by segment; tells the answers there are, and what went wrong first. */
+  async #changeEach(
+    log: Log,
+    pendings: readonly Pending[],
+    change: (pending: Pending) => EntryChange,
+  ): Promise<{ readonly answers: ReadonlyMap<Pending, ChangeResult>; readonly fault: unknown }> {
+    const changes = pendings.map((pending) => ({ pending, change: change(pending) }));
+    const groups = groupBySegment(changes, (one) => one.change.id, this.#engine.store.meta.segmentSize);
+    const settled = await Promise.allSettled(groups.map((group) => log.change(group.map((one) => one.change))));
+    const answers = new Map<Pending, ChangeResult>();
+    let fault: unknown = null;
+    for (const [nth, group] of groups.entries()) {
+      const result = settled[nth]!;
+      if (result.status === 'rejected') fault ??= result.reason;
+      else for (const [at, { pending }] of group.entries()) answers.set(pending, result.value[at]!);
+    }
+    return { answers, fault };
   }
 
   /** Dead letters are settled as far as dedup goes; all others are live, and elsewhere. */
@@ -129,32 +146,29 @@ export class Mover {
   }
 
   /** The origin is final now: it no longer counts as in flight, ready or delayed. */
-  #left(from: Log, dest: Log, pending: Pending): void {
+  #left(topic: Topic, from: Log, { origin }: Pending, byUs: boolean): void {
     const { book, signals, env } = this.#engine;
-    const topic = book.peek(topicOf(dest.address, pending));
-    if (topic === undefined) return;
     if (isSlotTopic(from.address.topic)) {
-      topic.delayed = Math.max(0, topic.delayed - 1);
+      if (byUs) book.delay(from, topic.name, -1);
       return;
     }
-    const open = from.open.get(pending.origin.id);
+    const open = from.open.get(origin.id);
     if (open?.leased) {
       topic.limits = { ...topic.limits, inFlight: topic.limits.inFlight - 1, lastSettledAt: env.now() };
-      from.open.set(pending.origin.id, { ...open, leased: false, until: 0 });
+      from.open.set(origin.id, { ...open, leased: false, until: 0 });
       signals.ready(topic);
-    } else if (open === undefined && (from.isDead || pending.origin.id >= from.scan)) {
-      from.ready = Math.max(0, from.ready - 1);
-    }
+    } else if (open === undefined && byUs && (from.isDead || origin.id >= from.scan)) from.countReady(-1);
   }
 
   #arrived(topic: Topic, dest: Log, count: number): void {
-    const { signals, env } = this.#engine;
+    const { book, signals, env } = this.#engine;
+    if (count === 0) return;
     if (isSlotTopic(dest.address.topic)) {
-      topic.delayed += count;
+      book.delay(dest, topic.name, count);
       signals.delayed(dest);
       return;
     }
-    dest.ready += count;
+    dest.countReady(count);
     if (dest.isDead) signals.due(dest, env.now());
     else signals.ready(topic);
   }
@@ -206,10 +220,11 @@ export function groupBySegment<T>(items: readonly T[], idOf: (item: T) => number
   return [...groups.values()];
 }
 
+/** By the log they come from and, in time slots, the topic they belong to. */
 function groupByOrigin(pendings: readonly Pending[]): Map<string, Pending[]> {
   const groups = new Map<string, Pending[]>();
   for (const pending of pendings) {
-    const key = `${pending.origin.tier}/${pending.origin.topic}`;
+    const key = `${pending.origin.tier}/${pending.target ?? ''}/${pending.origin.topic}`;
     const group = groups.get(key);
     if (group === undefined) groups.set(key, [pending]);
     else group.push(pending);

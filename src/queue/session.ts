@@ -140,7 +140,6 @@ export class Session {
 
   #announce(log: Log): void {
     log.ready = 0;
-    log.unscanned = 0;
     log.open.clear();
     this.#follower.announce(log);
   }
@@ -154,10 +153,17 @@ export class Session {
     const pendings = log.interrupted.map((head) => asPending(log, head));
     log.interrupted = [];
     if (pendings.length === 0) return;
-    this.#mover.resolve(log, pendings).catch((error: unknown) => {
-      this.engine.log.warn({ err: error }, 'an interrupted move could not be finished; it is when its entry is met');
-      log.ready = log.unscanned;
-    });
+    // They count as ready until it is known which of them are.
+    this.#mover
+      .resolve(log, pendings)
+      .catch((error: unknown) => {
+        this.engine.log.warn({ err: error }, 'an interrupted move could not be finished; it is when its entry is met');
+      })
+      .finally(() => {
+        log.countReady(-pendings.length);
+        this.scanner.due(log, this.engine.env.now());
+        if (topic !== null) this.waits.changed(topic);
+      });
   }
 
   #forget(log: Log): void {

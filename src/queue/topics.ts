@@ -15,13 +15,13 @@ export class Topic {
   version: number | null;
   /** Active logs by tier. */
   readonly logs = new Map<number, Log>();
-  /** Tasks that wait in time slots. */
+  /** Tasks that wait in time slots; kept by the book. */
   delayed = 0;
+  /** Moves under way: their tasks may count nowhere just now. */
+  moving = 0;
   limits: LimitState;
   /** When it was last served, counted in leases: who waits longest is next. */
   servedNth = 0;
-  /** A claim is under way that its limits have to be counted for. */
-  claiming = false;
   /** Deals tasks out over buckets, and leases over them in turn. */
   turn = 0;
 
@@ -42,6 +42,12 @@ export class Topic {
     return this.claiming ? { allowed: 0, nextAt: null } : gateOf(this.limits, this.settings, now);
   }
 
+  /** Claims are under way that its limits have to be counted for. */
+  get claiming(): boolean {
+    for (const log of this.logs.values()) if (log.reserved > 0) return true;
+    return false;
+  }
+
   /** Ready entries that no claim under way will take, on tiers that leases serve. */
   get available(): number {
     let sum = 0;
@@ -52,12 +58,13 @@ export class Topic {
   counts(): { ready: number; delayed: number; leased: number; dead: number } {
     let ready = 0;
     for (const log of this.logs.values()) if (!log.isDead) ready += log.ready;
-    return { ready, delayed: this.delayed, leased: this.limits.inFlight, dead: this.logs.get(DEAD_TIER)?.ready ?? 0 };
+    const delayed = Math.max(0, this.delayed);
+    return { ready, delayed, leased: this.limits.inFlight, dead: this.logs.get(DEAD_TIER)?.ready ?? 0 };
   }
 
   /** Nothing keeps it in memory. */
   get isIdle(): boolean {
-    return this.delayed === 0 && this.logs.size === 0 && !this.claiming;
+    return this.delayed === 0 && this.moving === 0 && this.logs.size === 0 && !this.claiming;
   }
 }
 
@@ -106,8 +113,35 @@ export class TopicBook {
   async #loadTopic(name: string): Promise<Topic> {
     const row = await this.#store.readTopic(name);
     const topic = new Topic(name, parseSettings(row?.settings ?? null), row?.version ?? null, this.#env.now());
+    for (const slot of this.#slots.values()) topic.delayed += slot.waiting.get(name) ?? 0;
     this.#topics.set(name, topic);
     return topic;
+  }
+
+  /** Counts tasks of a topic that wait in a time slot: so many more, or fewer. */
+  delay(slot: Log, name: string, by: number): void {
+    slot.waiting.set(name, (slot.waiting.get(name) ?? 0) + by);
+    const topic = this.#topics.get(name);
+    if (topic !== undefined) topic.delayed += by;
+  }
+
+  /** Nothing waits in the slot any more, whatever was counted; returns the topics whose count was wrong. */
+  undelay(slot: Log): readonly Topic[] {
+    const wrong: Topic[] = [];
+    for (const [name, count] of slot.waiting) {
+      const topic = this.#topics.get(name);
+      if (topic === undefined || count === 0) continue;
+      topic.delayed -= count;
+      wrong.push(topic);
+    }
+    slot.waiting.clear();
+    return wrong;
+  }
+
+  /** What waits of a topic in time slots counts no more. */
+  undelayTopic(topic: Topic): void {
+    for (const slot of this.#slots.values()) slot.waiting.delete(topic.name);
+    topic.delayed = 0;
   }
 
   peekLog(address: LogAddress): Log | undefined {
@@ -196,14 +230,14 @@ export class TopicBook {
 async function countUnscanned(log: Log, store: Store): Promise<void> {
   const size = store.meta.segmentSize;
   const end = log.nextId;
-  log.unscanned = 0;
+  let entries = 0;
   for (let segment = segmentOf(log.scan, size); segmentStart(segment, size) < end; segment++) {
     const header = await store.readSegment(log.address, segment);
     if (header === null) break;
-    log.unscanned += Math.max(0, entriesEnd(header) - Math.max(log.scan, segmentStart(segment, size)));
+    entries += Math.max(0, entriesEnd(header) - Math.max(log.scan, segmentStart(segment, size)));
   }
   // Some of them may be final by now; what is not ready is taken off as it is met.
-  log.ready = log.unscanned;
+  log.ready = entries;
 }
 
 /** Tiers that leases serve, highest first. */

@@ -78,5 +78,5 @@ export class Waits {
 
 function isDrained(topic: Topic): boolean {
   const { ready, delayed, leased } = topic.counts();
-  return ready === 0 && delayed === 0 && leased === 0;
+  return ready === 0 && delayed === 0 && leased === 0 && topic.moving === 0;
 }

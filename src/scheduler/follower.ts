@@ -130,7 +130,7 @@ export class Follower {
     for (const { from, to } of added) {
       const heads = await store.readHeads({ log: log.address, from, to, limit: to - from });
       for (const head of heads) {
-        if (head.status === 'ready' && head.target !== null) (await book.topic(head.target)).delayed++;
+        if (head.status === 'ready' && head.target !== null) book.delay(log, head.target, 1);
       }
     }
   }

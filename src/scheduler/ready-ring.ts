@@ -115,13 +115,11 @@ export class ReadyRing {
   #served(topic: Topic): void {
     topic.servedNth = ++this.#servedCount;
     this.#ring.delete(topic.name);
-    if (topic.limited) topic.claiming = true;
-    else this.#ring.set(topic.name, topic);
+    if (!topic.limited) this.#ring.set(topic.name, topic);
   }
 
   /** The claims of a pick are done. */
   claimed(topic: Topic): void {
-    topic.claiming = false;
     this.offer(topic);
   }
 

@@ -27,11 +27,19 @@ async function recoverTier(engine: Engine, log: Log, topic: Topic): Promise<void
     const interrupted: EntryHead[] = [];
     log.ready = 0;
     for await (const head of heads(engine, log, log.scan, log.nextId)) {
-      if (counts(head, topic)) log.ready++;
+      if (counts(head, topic) || head.status === 'pending') log.countReady(1);
       if (head.status === 'pending') interrupted.push(head);
     }
     log.interrupted = interrupted;
   }
+}
+
+/** Counts anew what is ready from the scan cursor on. */
+export async function recountReady(engine: Engine, log: Log, topic: Topic): Promise<void> {
+  let ready = 0;
+  const end = Math.min(log.nextId, log.scan + COUNTED);
+  for await (const head of heads(engine, log, log.scan, end)) if (counts(head, topic)) ready++;
+  if (ready > log.ready) log.ready = ready;
 }
 
 /** Takes in what was handed out by a claim that nobody here knows of. */
@@ -68,22 +76,16 @@ const counts = (head: EntryHead, topic: Topic): boolean =>
 
 async function recoverDead(engine: Engine, log: Log, topic: Topic): Promise<void> {
   log.scan = log.completion;
-  log.unscanned = 0;
   log.ready = 0;
-  for await (const head of heads(engine, log, log.completion, log.nextId)) {
-    log.unscanned++;
-    if (counts(head, topic)) log.ready++;
-  }
+  for await (const head of heads(engine, log, log.completion, log.nextId)) if (counts(head, topic)) log.countReady(1);
 }
 
 async function recoverSlot(engine: Engine, log: Log): Promise<void> {
   log.scan = log.completion;
-  log.unscanned = 0;
   for await (const head of heads(engine, log, log.completion, log.nextId)) {
-    log.unscanned++;
     if (head.target === null) continue;
     const topic = await engine.book.topic(head.target);
-    if (counts(head, topic)) topic.delayed++;
+    if (counts(head, topic)) engine.book.delay(log, topic.name, 1);
   }
 }
 

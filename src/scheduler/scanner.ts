@@ -28,6 +28,7 @@ const GRACE_MS = 100;
 /** Least time between two passes of a log. */
 const PASS_EVERY_MS = 500;
 const RETRY_MS = 1_000;
+const RECOUNT_MS = 1_000;
 /** When an idle log is looked at again that was in use just now. */
 const IDLE_AGAIN_MS = 2_000;
 /** Logs that are passed at the same time. */
@@ -315,10 +316,9 @@ export class Scanner {
     }
     const ended = await this.#end(topic, log, expired, now);
     const counted = ended.filter((head) => !isPurged(head, topic.settings.purgedAt)).length;
-    log.ready = Math.max(0, log.ready - counted);
+    log.countReady(-counted);
     if (ended.length < expired.length) return now;
     if (until === null) passed = end;
-    log.unscanned = passed === log.nextId ? 0 : Math.max(0, log.unscanned - (passed - log.completion));
     log.scan = passed;
     this.#raiseCompletion(log);
     return until;
@@ -402,6 +402,8 @@ export class Scanner {
     const mark = log.settledMarks[0];
     if (mark !== undefined)
       next = Math.min(next, Math.max(mark.at, mark.openedAt + retentionMs / MARKS_PER_RETENTION) + retentionMs);
+    // Something is there, and nothing of it counts as ready: it is on its way, or was not counted.
+    if (!log.isDead && log.unscanned > 0 && log.ready === 0) next = Math.min(next, this.#engine.env.now() + RECOUNT_MS);
     for (const closedAt of log.closed.values()) next = Math.min(next, closedAt + retentionMs);
     this.due(log, next);
   }

@@ -92,7 +92,6 @@ export class Timers {
         continue;
       log.completion = page.at(-1)!.id + 1;
       log.scan = log.completion;
-      log.unscanned = Math.max(0, log.unscanned - page.length);
     }
     for (let at = log.trimmed; at < log.completion; ) {
       const segment = segmentOf(at, size);
@@ -102,7 +101,7 @@ export class Timers {
     }
     // Entries may have been met whose append was not answered yet.
     if (log.nextId <= log.completion) {
-      log.unscanned = 0;
+      for (const topic of this.#engine.book.undelay(log)) this.#engine.signals.changed(topic);
       if (log.isForgettable(env.now())) await this.#letGo(log);
       else this.#alarms.set(log, env.now() + FORGET_AFTER_MS);
     } else this.note(log);
@@ -156,7 +155,7 @@ export class Timers {
     const [answer] = await log.change([{ id: entry.id, expect: { uid: entry.uid, version: entry.version }, set }]);
     if (!answer!.applied) return false;
     // Purged ones were taken off when they were purged.
-    if (!isPurged(entry, topic.settings.purgedAt)) topic.delayed = Math.max(0, topic.delayed - 1);
+    if (!isPurged(entry, topic.settings.purgedAt)) this.#engine.book.delay(log, topic.name, -1);
     if (status === 'expired') this.#engine.counters.expired++;
     const place = placeIn(log.address, entry.id);
     await this.#engine.messages.settle(topic.name, topic.settings, [{ task: entry, place, status, at: now }]);
