@@ -14,6 +14,7 @@ describe('what an error says about a write', () => {
   it.each<[string, Error, string]>([
     ['no node up', new errors.NoHostAvailableError({}), 'unavailable'],
     ['all connections busy', new errors.BusyConnectionError('a', 1, 1), 'unavailable'],
+    ['a node whose connections are gone', new Error('No connection available'), 'unavailable'],
     ['a wrong password', new errors.AuthenticationError('no'), 'unavailable'],
     ['silence', new errors.OperationTimedOutError('late'), 'unknown'],
     ['a connection lost on the way', Object.assign(new Error('reset'), { isSocketError: true }), 'unknown'],

@@ -16,6 +16,8 @@ export type Verdict = 'unavailable' | 'unknown' | 'refused';
 
 const { responseErrorCodes: CODES, consistencies } = cassandra.types;
 
+const NO_CONNECTION = 'No connection available';
+
 /** Of an error of the driver; it sets these on many kinds of them. */
 interface Details {
   readonly code?: unknown;
@@ -38,7 +40,9 @@ export function verdictOf(error: unknown): Verdict {
   if (error instanceof cassandra.errors.AuthenticationError) return 'unavailable';
   if (error instanceof cassandra.errors.OperationTimedOutError) return 'unknown';
   if (error instanceof cassandra.errors.ResponseError) return verdictOfResponse(detailsOf(error));
-  const { isSocketError, requestNotWritten } = detailsOf(error);
+  const { isSocketError, requestNotWritten, message } = detailsOf(error);
+  // A plain error, raised while a statement is prepared, before it is sent.
+  if (message === NO_CONNECTION) return 'unavailable';
   if (isSocketError === true) return requestNotWritten === true ? 'unavailable' : 'unknown';
   return 'refused';
 }
