@@ -6,6 +6,7 @@ import { type MessageRow, type MessageWrite, messageIdKey, shardOf } from '../co
 import { checkTopic } from '../core/names.ts';
 import { tierOf } from '../core/priority.ts';
 import { formatTaskId } from '../core/task-id.ts';
+import { StoreUnavailableError } from '../store/store.ts';
 import type { EnqueueOptions, EnqueueResult, TaskInput } from './api.ts';
 import type { Engine } from './engine.ts';
 import type { Locator } from './locate.ts';
@@ -20,6 +21,13 @@ interface Fresh {
   readonly index: number;
   readonly log: LogAddress;
   readonly entry: NewEntry;
+}
+
+/** What an enqueue has done so far. */
+interface Call {
+  readonly results: EnqueueResult[];
+  /** Something was appended. */
+  hasWritten: boolean;
 }
 
 /** How long a row may be live before a duplicate makes sure that its task still is, in milliseconds. */
@@ -70,10 +78,17 @@ export class Enqueuer {
         results[index] = refusal(error);
       }
     }
-    await Promise.all([
-      plain.length > 0 ? this.#append(topic, plain, results) : null,
-      named.length > 0 ? this.#enqueueNamed(topic, named, results, now) : null,
-    ]);
+    const call: Call = { results, hasWritten: false };
+    const parts: Promise<unknown>[] = [];
+    if (plain.length > 0) parts.push(this.#append(topic, plain, call));
+    if (named.length > 0) parts.push(this.#enqueueNamed(topic, named, call, now));
+    try {
+      await whole(parts);
+    } catch (error) {
+      // "Nothing was written" would be wrong: an append stands, and what should have followed could not be done.
+      if (!call.hasWritten || !(error instanceof StoreUnavailableError)) throw error;
+      throw new QueueError('outcome-unknown', undefined, [], error);
+    }
     return results;
   }
 
@@ -112,21 +127,24 @@ export class Enqueuer {
   }
 
   /** Appends tasks to their logs, log by log, and answers for each. */
-  async #append(topic: Topic, tasks: readonly Fresh[], results: EnqueueResult[]): Promise<readonly Place[]> {
+  async #append(topic: Topic, tasks: readonly Fresh[], call: Call): Promise<readonly Place[]> {
     const places = new Array<Place>(tasks.length);
-    await Promise.all(
+    await whole(
       groupByLog(tasks).map(async (group) => {
         const address = tasks[group[0]!]!.log;
         const log = this.#engine.book.peekLog(address) ?? (await this.#engine.book.log(address));
         const recorded = this.#engine.activity.ensure(log);
         const appended = log.append(group.map((at) => tasks[at]!.entry));
-        if (recorded !== null) await Promise.all([recorded, appended]);
+        // It is awaited behind the append, which may fail first.
+        recorded?.catch(() => {});
         const ids = await appended;
+        call.hasWritten = true;
+        if (recorded !== null) await recorded;
         for (const [nth, at] of group.entries()) {
           const task = tasks[at]!;
           const place = placeIn(address, ids[nth]!);
           places[at] = place;
-          results[task.index] = { id: formatTaskId(task.entry, place), deduplicated: false };
+          call.results[task.index] = { id: formatTaskId(task.entry, place), deduplicated: false };
         }
         // Purged while it was on its way: it ends when it is met, and counts no more.
         if (!isPurged(tasks[group[0]!]!.entry, topic.settings.purgedAt)) this.#arrived(topic, log, group.length);
@@ -148,9 +166,10 @@ export class Enqueuer {
   async #enqueueNamed(
     topic: Topic,
     named: readonly { readonly index: number; readonly task: CheckedTask }[],
-    results: EnqueueResult[],
+    call: Call,
     now: number,
   ): Promise<void> {
+    const { results } = call;
     // An id that occurs twice in a call is one task.
     const first = new Map<string, number>();
     const repeats: { readonly index: number; readonly of: number }[] = [];
@@ -183,7 +202,7 @@ export class Enqueuer {
       }),
     );
     fresh.sort((a, b) => a.index - b.index);
-    if (fresh.length > 0) await this.#own(topic, fresh, await this.#append(topic, fresh, results), results, now);
+    if (fresh.length > 0) await this.#own(topic, fresh, await this.#append(topic, fresh, call), results, now);
     for (const { index, of } of repeats) {
       const result = results[of]!;
       results[index] = result.id === null ? result : { id: result.id, deduplicated: true };
@@ -261,6 +280,12 @@ export class Enqueuer {
       results[index] = await this.#known(answer, entry.messageId!, null);
     }
   }
+}
+
+/** Waits for all of them, also where one fails: only then is it known what was written. */
+async function whole(parts: readonly Promise<unknown>[]): Promise<void> {
+  if (parts.length > 1) await Promise.allSettled(parts);
+  await Promise.all(parts);
 }
 
 const groupByLog = (tasks: readonly Fresh[]): number[][] => {

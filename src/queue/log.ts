@@ -1,8 +1,9 @@
 import { BATCH_BYTES, BATCH_ENTRIES, SEGMENT_SEAL_BYTES } from '../core/bounds.ts';
 import { type EntryChange, type EntryHead, entryBytes, type LogAddress, type NewEntry } from '../core/entry.ts';
+import { QueueError } from '../core/errors.ts';
 import { type Checkpoint, DEAD_TIER, entriesEnd, segmentEnd, segmentOf, segmentStart } from '../core/log.ts';
 import { messageKey } from '../core/message.ts';
-import type { Store } from '../store/store.ts';
+import { type Store, StoreUnavailableError } from '../store/store.ts';
 import type { Environment } from './environment.ts';
 import { GroupCommit } from './group-commit.ts';
 import { appendDefinitely, changeDefinitely, definitely, meetsEntry } from './outcomes.ts';
@@ -175,7 +176,17 @@ export class Log {
   append(entries: readonly NewEntry[]): Promise<readonly number[]> {
     const chunks = chunksOf(entries, this.#maxEntries);
     if (chunks.length === 1) return this.#appends.submit(entries);
-    return Promise.all(chunks.map((chunk) => this.#appends.submit(chunk))).then((ids) => ids.flat());
+    return this.#appendAll(chunks);
+  }
+
+  async #appendAll(chunks: readonly (readonly NewEntry[])[]): Promise<readonly number[]> {
+    const parts = await Promise.allSettled(chunks.map((chunk) => this.#appends.submit(chunk)));
+    const failed = parts.find((part) => part.status === 'rejected');
+    if (failed === undefined) return parts.flatMap((part) => (part.status === 'fulfilled' ? part.value : []));
+    // "Nothing was written" would be wrong where some of it was.
+    const isPartly = parts.some((part) => part.status === 'fulfilled');
+    if (!isPartly || !(failed.reason instanceof StoreUnavailableError)) throw failed.reason;
+    throw new QueueError('outcome-unknown', undefined, [], failed.reason);
   }
 
   /** Changes entries of one segment, each under its condition, together with others that wait. */

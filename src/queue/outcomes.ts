@@ -7,7 +7,15 @@ import type { EntryChange, EntryCondition, EntryHead } from '../core/entry.ts';
 import { samePlace } from '../core/entry.ts';
 import { QueueError } from '../core/errors.ts';
 import type { MessageCondition, MessageRow, MessageWrite } from '../core/message.ts';
-import type { Append, ChangeOutcome, MessageOutcome, Outcome, SegmentChange, Store } from '../store/store.ts';
+import {
+  type Append,
+  type ChangeOutcome,
+  type MessageOutcome,
+  type Outcome,
+  type SegmentChange,
+  type Store,
+  StoreUnavailableError,
+} from '../store/store.ts';
 import type { Environment } from './environment.ts';
 
 /** How long an outcome may stay unknown, in milliseconds. */
@@ -21,14 +29,24 @@ async function untilDefinite<T extends { readonly kind: string }>(
   env: Environment,
   call: () => Promise<T>,
 ): Promise<{ readonly outcome: Definite<T>; readonly doubted: boolean }> {
-  let outcome = await call();
+  const outcome = await call();
   if (outcome.kind !== 'unknown') return { outcome: outcome as Definite<T>, doubted: false };
   const deadline = env.now() + DEADLINE_MS;
   for (let pause: number = PAUSE_MS.first; ; pause = Math.min(pause * 2, PAUSE_MS.most)) {
     if (env.now() >= deadline) throw new QueueError('outcome-unknown');
     await new Promise<void>((resolve) => env.timer(pause, resolve));
-    outcome = await call();
-    if (outcome.kind !== 'unknown') return { outcome: outcome as Definite<T>, doubted: true };
+    const again = await unlessOutOfReach(call);
+    if (again !== null && again.kind !== 'unknown') return { outcome: again as Definite<T>, doubted: true };
+  }
+}
+
+/** @returns null where the store was out of reach: this try wrote nothing, but the one in doubt may have */
+async function unlessOutOfReach<T>(call: () => Promise<T>): Promise<T | null> {
+  try {
+    return await call();
+  } catch (error) {
+    if (error instanceof StoreUnavailableError) return null;
+    throw error;
   }
 }
 
@@ -42,13 +60,16 @@ export async function appendDefinitely(
   if (outcome.kind === 'applied' || !doubted) return outcome.kind;
   const first = append.entries[0];
   if (first === undefined) return 'conflict';
-  const rows = await store.readHeads({
-    log: append.log,
-    from: append.firstId,
-    to: append.firstId + append.entries.length,
-    limit: 1,
-    serial: true,
-  });
+  const look = () =>
+    store.readHeads({
+      log: append.log,
+      from: append.firstId,
+      to: append.firstId + append.entries.length,
+      limit: 1,
+      serial: true,
+    });
+  const rows = await unlessOutOfReach(look);
+  if (rows === null) throw new QueueError('outcome-unknown');
   const row = rows[0];
   // The uid alone would not tell this append from an earlier entry of the same task.
   return row?.id === append.firstId && row.uid === first.uid && row.hops === first.hops ? 'applied' : 'conflict';
