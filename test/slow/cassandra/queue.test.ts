@@ -3,12 +3,12 @@
  * back. What happens where nodes die is in faults.test.ts.
  */
 import { afterEach, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import { openQueue } from '../../../src/index.ts';
+import { openQueue, type TaskInput } from '../../../src/index.ts';
 import { run } from '../../cli/support/run.ts';
 import { keyspaceOf, type TestDatabase, testDatabase } from '../../support/cassandra/database.ts';
 import { mainCalls } from './support/main-calls.ts';
 import { TcpProxy } from './support/proxy.ts';
-import { kill, type ServerProcess, startServer, until, untilReady } from './support/servers.ts';
+import { kill, LOOK_MS, type ServerProcess, startServer, until, untilReady } from './support/servers.ts';
 
 const found = await testDatabase();
 
@@ -186,18 +186,25 @@ describe.skipIf(found === null)('the queue on Cassandra', () => {
     it('for as long as a caller waits: it gets the true answer, and nothing is doubled', async () => {
       const { proxy, server, task } = await slow();
       proxy.hold();
-      const calls = Promise.all([
-        ...Array.from({ length: 20 }, (_, n) => server.queue.enqueue('t', [{ payload: n + 1 }])),
-        server.queue.enqueue('t', [{ payload: 21, messageId: 'twenty-one' }]),
+      // Where nothing was written a caller is told so, and may send the same again.
+      const unlessWritten = <T>(call: () => Promise<T>): Promise<T> =>
+        call().catch((error: { code?: string }) => {
+          if (error.code !== 'store-unavailable') throw error;
+          return new Promise<T>((resolve) => setTimeout(() => resolve(unlessWritten(call)), LOOK_MS));
+        });
+      const put = (task: TaskInput) => unlessWritten(() => server.queue.enqueue('t', [task]));
+      const all = Promise.all([
+        ...Array.from({ length: 20 }, (_, n) => put({ payload: n + 1 })),
+        put({ payload: 21, messageId: 'twenty-one' }),
       ]);
-      const settled = server.queue.settle({ ack: [{ leaseId: task.leaseId, result: 'done' }] });
+      const settled = unlessWritten(() => server.queue.settle({ ack: [{ leaseId: task.leaseId, result: 'done' }] }));
       // The driver gives a request up after 6 s; the answers that then are lost said what was written.
       await until(20_000, async () => {
         if ((await server.readiness()).ready) throw new Error('still thought to be well');
       });
       proxy.cut();
-      const results = (await calls).flat();
-      expect(results.map(({ deduplicated }) => deduplicated)).toEqual(Array.from({ length: 21 }, () => false));
+      const results = (await all).flat();
+      expect(results.some(({ deduplicated }) => deduplicated)).toBe(false);
       expect(new Set(results.map(({ id }) => id)).size).toBe(21);
       expect((await settled).ack[0]).toMatchObject({ ok: true });
       expect(await server.queue.task('t', task.id)).toMatchObject({ state: 'done', result: 'done' });
