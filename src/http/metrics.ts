@@ -51,6 +51,16 @@ export function metricsOf(queue: Pick<Queue, 'status'>, processMetrics: boolean)
       },
     });
   }
+  new Counter({
+    name: 'ebbmark_outcomes_unknown_total',
+    help: 'Writes whose outcome was unknown at first: applied by a repetition, landed before it, refused, or still open.',
+    labelNames: ['resolved'],
+    registers: [registry],
+    collect() {
+      this.reset();
+      for (const [resolved, count] of Object.entries(queue.status().unknown)) this.inc({ resolved }, count);
+    },
+  });
   new Gauge({
     name: 'ebbmark_last_scan_timestamp_seconds',
     help: 'When the completion scanner last finished a pass; 0 before the first.',

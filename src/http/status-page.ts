@@ -1,3 +1,4 @@
+import { QueueError } from '../core/errors.ts';
 import type { Queue, QueueStatus, TopicSummary } from '../queue/api.ts';
 import { columns, duration, safeText } from './text.ts';
 import { VERSION } from './version.ts';
@@ -18,7 +19,7 @@ const SHOWN = 20;
 /** Asks the queue. Costs it a look at some topics: cache what comes back. */
 export async function readStatus(queue: Pick<Queue, 'status' | 'topics'>): Promise<Status> {
   const status = queue.status();
-  const { topics } = await queue.topics({ limit: LOOKED_AT });
+  const topics = await topicsOf(queue);
   const busy = ({ counts }: TopicSummary): number => counts.leased + counts.ready + counts.delayed;
   return {
     version: VERSION,
@@ -26,6 +27,16 @@ export async function readStatus(queue: Pick<Queue, 'status' | 'topics'>): Promi
     queue: status,
     topics: [...topics].sort((a, b) => busy(b) - busy(a)).slice(0, SHOWN),
   };
+}
+
+/** None where another server knows them, or the store is not reached: the page is needed then, too. */
+async function topicsOf(queue: Pick<Queue, 'topics'>): Promise<readonly TopicSummary[]> {
+  try {
+    return (await queue.topics({ limit: LOOKED_AT })).topics;
+  } catch (error) {
+    if (error instanceof QueueError && (error.code === 'not-holder' || error.code === 'store-unavailable')) return [];
+    throw error;
+  }
 }
 
 /** The status as a page of plain text for people. */
@@ -42,6 +53,7 @@ export function statusText({ version, uptimeMs, queue, topics }: Status): string
       ['active topics', queue.activeTopics, 'failed', queue.failed],
       ['', '', 'dead-lettered', queue.dead_lettered],
       ['', '', 'expired', queue.expired],
+      ['', '', 'unknown at first', Object.values(queue.unknown).reduce((sum, count) => sum + count, 0)],
     ],
   );
   const busiest = columns(

@@ -255,6 +255,13 @@ export interface QueueStatus {
   readonly failed: number;
   readonly dead_lettered: number;
   readonly expired: number;
+  /** Writes whose outcome was unknown at first, by how they came out; see `Resolution` in environment.ts. */
+  readonly unknown: {
+    readonly applied: number;
+    readonly landed: number;
+    readonly refused: number;
+    readonly open: number;
+  };
   readonly lastScanAt: number | null;
 }
 

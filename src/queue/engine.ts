@@ -1,5 +1,5 @@
 import type { Store } from '../store/store.ts';
-import type { Environment } from './environment.ts';
+import type { Environment, Resolution } from './environment.ts';
 import type { Log } from './log.ts';
 import type { Messages } from './messages.ts';
 import type { Topic, TopicBook } from './topics.ts';
@@ -61,4 +61,6 @@ export class Counters {
   failed = 0;
   deadLettered = 0;
   expired = 0;
+  /** Writes whose outcome was unknown at first, by how they came out. */
+  readonly unknown: Record<Resolution, number> = { applied: 0, landed: 0, refused: 0, open: 0 };
 }

@@ -15,7 +15,17 @@ export interface Environment {
   ulid(at: number): string;
   /** Calls back after so many milliseconds, unless the returned function is called before. */
   timer(ms: number, call: () => void): () => void;
+  /** Told how a write came out whose outcome was unknown at first. */
+  readonly resolved?: (how: Resolution) => void;
 }
+
+/**
+ * - `applied` a repetition of the write was applied: the first try had written nothing;
+ * - `landed`  a repetition was refused, since the first try had been applied;
+ * - `refused` a repetition was refused, since another write had been before the first;
+ * - `open`    nothing definite was heard in time, which the caller was told.
+ */
+export type Resolution = 'applied' | 'landed' | 'refused' | 'open';
 
 const POOL_BYTES = 8192;
 /** A timer of Node's counts in 32 bits; longer waits are cut and asked for again. */

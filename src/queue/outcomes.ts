@@ -33,11 +33,24 @@ async function untilDefinite<T extends { readonly kind: string }>(
   if (outcome.kind !== 'unknown') return { outcome: outcome as Definite<T>, doubted: false };
   const deadline = env.now() + DEADLINE_MS;
   for (let pause: number = PAUSE_MS.first; ; pause = Math.min(pause * 2, PAUSE_MS.most)) {
-    if (env.now() >= deadline) throw new QueueError('outcome-unknown');
+    if (env.now() >= deadline) throw stillUnknown(env);
     await new Promise<void>((resolve) => env.timer(pause, resolve));
     const again = await unlessOutOfReach(call);
-    if (again !== null && again.kind !== 'unknown') return { outcome: again as Definite<T>, doubted: true };
+    if (again === null || again.kind === 'unknown') continue;
+    if (again.kind === 'applied') env.resolved?.('applied');
+    return { outcome: again as Definite<T>, doubted: true };
   }
+}
+
+function stillUnknown(env: Environment): QueueError {
+  env.resolved?.('open');
+  return new QueueError('outcome-unknown');
+}
+
+/** Tells that a repetition was refused, and why. */
+function refused(env: Environment, landed: boolean): boolean {
+  env.resolved?.(landed ? 'landed' : 'refused');
+  return landed;
 }
 
 /** @returns null where the store was out of reach: this try wrote nothing, but the one in doubt may have */
@@ -69,10 +82,11 @@ export async function appendDefinitely(
       serial: true,
     });
   const rows = await unlessOutOfReach(look);
-  if (rows === null) throw new QueueError('outcome-unknown');
+  if (rows === null) throw stillUnknown(env);
   const row = rows[0];
   // The uid alone would not tell this append from an earlier entry of the same task.
-  return row?.id === append.firstId && row.uid === first.uid && row.hops === first.hops ? 'applied' : 'conflict';
+  const landed = row?.id === append.firstId && row.uid === first.uid && row.hops === first.hops;
+  return refused(env, landed) ? 'applied' : 'conflict';
 }
 
 /** Changes entries; a conflict after doubt was ours if every row looks as it was to be set. */
@@ -88,7 +102,8 @@ export async function changeDefinitely(
     const row = rows.get(one.id);
     return row !== undefined && isSet(row, one);
   });
-  return landed && (change.changes.length > 0 || scanLanded(change, outcome)) ? { kind: 'applied' } : outcome;
+  const isOurs = landed && (change.changes.length > 0 || scanLanded(change, outcome));
+  return refused(env, isOurs) ? { kind: 'applied' } : outcome;
 }
 
 const scanLanded = (
@@ -127,7 +142,7 @@ export async function writeMessagesDefinitely(
     const found = rows.get(row.key);
     return found?.uid === row.uid && found.status === row.status && found.hops === row.hops;
   });
-  return landed ? { kind: 'applied' } : outcome;
+  return refused(env, landed) ? { kind: 'applied' } : outcome;
 }
 
 /** Whether a message row (null: none) meets the condition of a write. */
@@ -138,7 +153,7 @@ export function meetsMessage(row: MessageRow | null, expect: MessageCondition): 
   return expect.hopsBelow === undefined || row.hops < expect.hopsBelow;
 }
 
-/** For writes of one row that answer `applied` or `conflict` alone. */
+/** For writes of one row that answer `applied` or `conflict` alone; after a conflict the caller looks whose it is. */
 export async function definitely(env: Environment, call: () => Promise<Outcome>): Promise<'applied' | 'conflict'> {
   return (await untilDefinite(env, call)).outcome.kind;
 }

@@ -108,7 +108,13 @@ export class LocalQueue implements Queue {
       return;
     }
     // One clock for all servers: the database's.
-    this.#env = { ...this.#env, now: () => store.now() };
+    this.#env = {
+      ...this.#env,
+      now: () => store.now(),
+      resolved: (how) => {
+        this.#counters.unknown[how]++;
+      },
+    };
     const lease = new HolderLease(store, this.#env, this.#log, this.#env.token(), {
       gained: (term) => this.#change(term),
       lost: () => this.#change(null),
@@ -317,7 +323,7 @@ export class LocalQueue implements Queue {
       counts.leased += some.leased;
       counts.dead += some.dead;
     }
-    const { deadLettered, ...counted } = this.#counters;
+    const { deadLettered, unknown, ...counted } = this.#counters;
     return {
       startedAt: this.#startedAt,
       store: this.#store?.description ?? 'not reached yet',
@@ -326,6 +332,7 @@ export class LocalQueue implements Queue {
       waiting: this.#session?.ring.waiting ?? 0,
       ...counted,
       dead_lettered: deadLettered,
+      unknown: { ...unknown },
       lastScanAt: this.#session?.scanner.lastPassAt ?? null,
     };
   }

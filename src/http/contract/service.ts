@@ -53,6 +53,10 @@ export const QueueStatus = Strict({
   failed: Count(),
   dead_lettered: Count(),
   expired: Count(),
+  unknown: Strict(
+    { applied: Count(), landed: Count(), refused: Count(), open: Count() },
+    { description: 'Writes whose outcome was unknown at first, by how they came out.' },
+  ),
   lastScanAt: Nullable(Time()),
 });
 
