@@ -432,8 +432,11 @@ function chunksOf(entries: readonly NewEntry[], maxEntries: number): readonly (r
   return [...chunks, chunk];
 }
 
-/** Between looking a log up and appending to it lie microseconds; this much is sure. */
-const LOOKED_UP_MS = 1_000;
+/**
+ * Between looking a log up and being done with it lie some calls of the store, each of which may be in doubt for 15 s
+ * (outcomes.ts), and one that timed out may be carried out some time after that; this much is sure.
+ */
+const LOOKED_UP_MS = 60_000;
 const CHANGE_WEIGHT = Math.floor(BATCH_BYTES / BATCH_ENTRIES);
 const changeBytes = (change: EntryChange): number =>
   100 + (change.set.result?.length ?? 0) + (change.set.progress?.length ?? 0) + (change.set.reason?.length ?? 0);

@@ -6,6 +6,7 @@
 import type { EntryChange, EntryCondition, EntryHead } from '../core/entry.ts';
 import { samePlace } from '../core/entry.ts';
 import { QueueError } from '../core/errors.ts';
+import { entriesEnd } from '../core/log.ts';
 import type { MessageCondition, MessageRow, MessageWrite } from '../core/message.ts';
 import {
   type Append,
@@ -33,8 +34,9 @@ async function untilDefinite<T extends { readonly kind: string }>(
   if (outcome.kind !== 'unknown') return { outcome: outcome as Definite<T>, doubted: false };
   const deadline = env.now() + DEADLINE_MS;
   for (let pause: number = PAUSE_MS.first; ; pause = Math.min(pause * 2, PAUSE_MS.most)) {
-    if (env.now() >= deadline) throw stillUnknown(env);
     await new Promise<void>((resolve) => env.timer(pause, resolve));
+    // A process that was paused must not repeat what was carried out, and cleared away, long ago.
+    if (env.now() >= deadline) throw stillUnknown(env);
     const again = await unlessOutOfReach(call);
     if (again === null || again.kind === 'unknown') continue;
     if (again.kind === 'applied') env.resolved?.('applied');
@@ -63,7 +65,10 @@ async function unlessOutOfReach<T>(call: () => Promise<T>): Promise<T | null> {
   }
 }
 
-/** Appends; a conflict after doubt is an append of ours if our entries stand there. */
+/**
+ * Appends; a conflict after doubt is an append of ours if our entries stand there. Where nothing stands there, what did
+ * was settled and trimmed, and nobody can say whose it was.
+ */
 export async function appendDefinitely(
   store: Store,
   env: Environment,
@@ -73,19 +78,17 @@ export async function appendDefinitely(
   if (outcome.kind === 'applied' || !doubted) return outcome.kind;
   const first = append.entries[0];
   if (first === undefined) return 'conflict';
-  const look = () =>
-    store.readHeads({
-      log: append.log,
-      from: append.firstId,
-      to: append.firstId + append.entries.length,
-      limit: 1,
-      serial: true,
-    });
-  const rows = await unlessOutOfReach(look);
+  const { log, segment, firstId } = append;
+  const to = firstId + append.entries.length;
+  const rows = await unlessOutOfReach(() => store.readHeads({ log, from: firstId, to, limit: 1, serial: true }));
   if (rows === null) throw stillUnknown(env);
   const row = rows[0];
+  if (row === undefined) {
+    const header = await unlessOutOfReach(() => store.readSegment(log, segment, true));
+    if (header === null || entriesEnd(header) > firstId) throw stillUnknown(env);
+  }
   // The uid alone would not tell this append from an earlier entry of the same task.
-  const landed = row?.id === append.firstId && row.uid === first.uid && row.hops === first.hops;
+  const landed = row?.id === firstId && row.uid === first.uid && row.hops === first.hops;
   return refused(env, landed) ? 'applied' : 'conflict';
 }
 

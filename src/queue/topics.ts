@@ -190,12 +190,14 @@ export class TopicBook {
   /** Lets go of a log that is idle, and of its topic if that was the last; its rows stay. */
   forget(log: Log): void {
     if (isSlotTopic(log.address.topic)) {
-      this.#slots.delete(logKey(log.address));
+      if (this.#slots.get(logKey(log.address)) === log) this.#slots.delete(logKey(log.address));
       return;
     }
     const topic = this.#topics.get(log.address.topic);
-    topic?.logs.delete(log.address.tier);
-    if (topic?.isIdle) this.#topics.delete(topic.name);
+    // Another one may stand in its place by now.
+    if (topic?.logs.get(log.address.tier) !== log) return;
+    topic.logs.delete(log.address.tier);
+    if (topic.isIdle) this.#topics.delete(topic.name);
   }
 
   forgetTopic(topic: Topic): void {

@@ -29,8 +29,8 @@ const GRACE_MS = 100;
 const PASS_EVERY_MS = 500;
 const RETRY_MS = 1_000;
 const RECOUNT_MS = 1_000;
-/** When an idle log is looked at again that was in use just now. */
-const IDLE_AGAIN_MS = 2_000;
+/** When an idle log is looked at again that was in use lately. */
+const IDLE_AGAIN_MS = 15_000;
 /** Logs that are passed at the same time. */
 const PASSES_AT_ONCE = 8;
 /** Entries that one pass looks at, before it lets others go first. */
@@ -176,7 +176,10 @@ export class Scanner {
         continue;
       }
       const decision = decideScan(head, topic.settings, now);
-      if (decision.kind === 'open') log.open.get(id)!.until = decision.until;
+      // It may have been settled since it was read.
+      const open = log.open.get(id);
+      if (open === undefined) continue;
+      if (decision.kind === 'open') open.until = decision.until;
       else if (decision.kind === 'settled') settled.push(head);
       else if (decision.kind === 'end') ends.push({ head, ...decision });
       else if (decision.kind === 'resolve') await this.#mover.resolve(log, [asPending(log, head)]);

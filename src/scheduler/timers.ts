@@ -17,8 +17,13 @@ import { AlarmClock } from './alarm.ts';
 
 const ENTRIES_PER_PAGE = 200;
 const RETRY_MS = 500;
-/** When a drained slot is let go, in milliseconds. */
-const FORGET_AFTER_MS = 2_000;
+/** How often it is looked whether a drained slot can be let go, in milliseconds. */
+const LET_GO_EVERY_MS = 15_000;
+/**
+ * A slot's headers stay this long after its time: a write that timed out may be carried out late, and would be carried
+ * out once more where its condition, that there is no header, holds again.
+ */
+const LATE_WRITES_MS = 60_000;
 
 export class Timers {
   readonly #engine: Engine;
@@ -67,11 +72,12 @@ export class Timers {
     const { store, env } = this.#engine;
     const size = store.meta.segmentSize;
     while (log.completion < log.nextId && !this.#stopped) {
-      const to = segmentEnd(segmentOf(log.completion, size), size);
+      // Not beyond the known tail: an append that was not answered yet may be repeated, and must find its entries.
+      const to = Math.min(log.nextId, segmentEnd(segmentOf(log.completion, size), size));
       const page = await store.readEntries({ log: log.address, from: log.completion, to, limit: ENTRIES_PER_PAGE });
       if (page.length === 0) {
         // The rest of a sealed segment.
-        log.completion = Math.min(to, log.nextId);
+        log.completion = to;
         continue;
       }
       const pendings = page.filter((entry) => entry.status === 'pending');
@@ -99,21 +105,25 @@ export class Timers {
       await definitely(env, () => store.trim(log.address, segment, at, end));
       log.trimmed = at = end;
     }
-    // Entries may have been met whose append was not answered yet.
     if (log.nextId <= log.completion) {
       for (const topic of this.#engine.book.undelay(log)) this.#engine.signals.changed(topic);
-      if (log.isForgettable(env.now())) await this.#letGo(log);
-      else this.#alarms.set(log, env.now() + FORGET_AFTER_MS);
+      if (this.#isOver(log)) await this.#letGo(log);
+      else this.#alarms.set(log, env.now() + LET_GO_EVERY_MS);
     } else this.note(log);
+  }
+
+  #isOver(log: Log): boolean {
+    const { env, store } = this.#engine;
+    const now = env.now();
+    return log.isForgettable(now) && slotEnd(log.address.tier, store.meta.slotMs) + LATE_WRITES_MS <= now;
   }
 
   /** A slot that is over leaves nothing behind: its topics go on elsewhere. */
   async #letGo(log: Log): Promise<void> {
-    const { env, book } = this.#engine;
     const dropped = await log.dropHeaders();
     // Somebody may have looked it up meanwhile, and puts something into it now: then that is noted.
-    if (dropped && log.isForgettable(env.now())) book.forget(log);
-    else this.#alarms.set(log, env.now() + FORGET_AFTER_MS);
+    if (dropped && this.#isOver(log)) this.#engine.book.forget(log);
+    else this.#alarms.set(log, this.#engine.env.now() + LET_GO_EVERY_MS);
   }
 
   /** Moves due entries to their topics; whether each is on its way or ended. */
