@@ -1,6 +1,7 @@
 /** What a cluster has to be, and what its operator should know. */
 import type { Host } from 'cassandra-driver';
 import { invalid } from '../../core/errors.ts';
+import type { CassandraAddress } from './address.ts';
 import type { Cluster, Row } from './client.ts';
 import type { Measurement } from './clock.ts';
 
@@ -15,10 +16,34 @@ const OLDEST = [4, 1] as const;
 /** Nodes that one measurement of the clock asks; more tell nothing new. */
 const CLOCK_NODES = 9;
 
+interface Told {
+  readonly host: Host;
+  readonly rows: readonly Row[];
+  /** Our monotonic clock half-way between question and answer. */
+  readonly at: number;
+}
+
+/**
+ * Asks each node for itself. Those that don't answer are left out: one that is away keeps no server from starting.
+ * @throws what the first of them failed with, where none answers
+ */
+async function askEach(cluster: Cluster, hosts: readonly Host[], query: string): Promise<readonly Told[]> {
+  const answers = await Promise.allSettled(
+    hosts.map(async (host): Promise<Told> => {
+      const before = performance.now();
+      const rows = await cluster.rowsOf(host, query);
+      return { host, rows, at: (before + performance.now()) / 2 };
+    }),
+  );
+  const told = answers.flatMap((answer) => (answer.status === 'fulfilled' ? [answer.value] : []));
+  const failed = answers.find((answer) => answer.status === 'rejected');
+  if (told.length === 0 && failed !== undefined) throw failed.reason;
+  return told;
+}
+
 /** @throws QueueError `invalid-input` where a node is older than 4.1 */
 export async function checkVersions(cluster: Cluster): Promise<void> {
-  for (const host of cluster.hosts) {
-    const rows = await cluster.rowsOf(host, 'SELECT release_version FROM system.local');
+  for (const { host, rows } of await askEach(cluster, cluster.hosts, 'SELECT release_version FROM system.local')) {
     const version = String(rows[0]?.release_version ?? '');
     const [major = 0, minor = 0] = version.split('.').map(Number);
     if (major > OLDEST[0] || (major === OLDEST[0] && minor >= OLDEST[1])) continue;
@@ -26,12 +51,25 @@ export async function checkVersions(cluster: Cluster): Promise<void> {
   }
 }
 
-/** Warns of settings of nodes that cost speed or tasks. */
-export async function checkSettings(cluster: Cluster, log: StoreLog): Promise<void> {
+/**
+ * Warns of settings that cost speed or tasks.
+ * @param asked the copies that the address names
+ */
+export async function checkSettings(
+  cluster: Cluster,
+  asked: CassandraAddress['replication'],
+  log: StoreLog,
+): Promise<void> {
   const copies = await copiesOf(cluster);
-  for (const host of cluster.hosts) {
-    const settings = await settingsOf(cluster, host, log);
-    if (settings === null) return;
+  const wanted = typeof asked === 'number' ? asked : asked?.[cluster.dc];
+  if (wanted !== undefined && wanted !== copies) {
+    log.warn(
+      { keyspace: cluster.keyspace, copies, asked: wanted },
+      'the keyspace has another number of copies than the address says; it is changed by ALTER KEYSPACE, then nodetool repair --full',
+    );
+  }
+  for (const { host, rows } of await settingsOf(cluster, log)) {
+    const settings = new Map(rows.map((row) => [String(row.name), String(row.value)]));
     const node = host.address;
     const paxos = settings.get('paxos_variant');
     if (paxos !== undefined && !paxos.startsWith('v2')) {
@@ -49,17 +87,13 @@ export async function checkSettings(cluster: Cluster, log: StoreLog): Promise<vo
   }
 }
 
-async function settingsOf(cluster: Cluster, host: Host, log: StoreLog): Promise<ReadonlyMap<string, string> | null> {
+async function settingsOf(cluster: Cluster, log: StoreLog): Promise<readonly Told[]> {
   const query = "SELECT name, value FROM system_views.settings WHERE name IN ('paxos_variant', 'commitlog_sync')";
   try {
-    const rows = await cluster.rowsOf(host, query);
-    return new Map(rows.map((row) => [String(row.name), String(row.value)]));
+    return await askEach(cluster, cluster.hosts, query);
   } catch (error) {
-    log.warn(
-      { node: host.address, err: error },
-      "system_views.settings can't be read, so the nodes' settings were not checked",
-    );
-    return null;
+    log.warn({ err: error }, "system_views.settings can't be read, so the nodes' settings were not checked");
+    return [];
   }
 }
 
@@ -79,19 +113,9 @@ async function copiesOf(cluster: Cluster): Promise<number> {
   return replication?.get(cluster.dc) ?? replication?.get('replication_factor') ?? 0;
 }
 
-/** Asks the nodes for their time; those that don't answer are left out. */
+/** The time of each node, as it told it. @throws where none of them answers */
 export async function measureClocks(cluster: Cluster): Promise<readonly Measurement[]> {
-  const answers = await Promise.allSettled(
-    cluster.hosts.slice(0, CLOCK_NODES).map(async (host) => {
-      const before = performance.now();
-      const rows = await cluster.rowsOf(host, 'SELECT toUnixTimestamp(now()) AS now FROM system.local');
-      return { theirs: timeOf(rows[0]), ours: (before + performance.now()) / 2 };
-    }),
-  );
-  const measured = answers.flatMap((answer) => (answer.status === 'fulfilled' ? [answer.value] : []));
-  const failed = answers.find((answer) => answer.status === 'rejected');
-  if (measured.length === 0 && failed?.status === 'rejected') throw failed.reason;
-  return measured;
+  const query = 'SELECT toUnixTimestamp(now()) AS now FROM system.local';
+  const told = await askEach(cluster, cluster.hosts.slice(0, CLOCK_NODES), query);
+  return told.map(({ rows, at }) => ({ theirs: Number(String(rows[0]?.now)), ours: at }));
 }
-
-const timeOf = (row: Row | undefined): number => Number(String(row?.now));

@@ -124,7 +124,18 @@ export class Cluster {
   /** Rows as one given node knows them, of tables that each node has for itself. */
   async rowsOf(host: Host, query: string): Promise<readonly Row[]> {
     const { one } = cassandra.types.consistencies;
-    return (await this.#run(() => this.#client.execute(query, [], { host, consistency: one, prepare: false }))).rows;
+    try {
+      return (await this.#run(() => this.#client.execute(query, [], { host, consistency: one, prepare: false }))).rows;
+    } catch (error) {
+      throw storeError(error, this.name);
+    }
+  }
+
+  /** Learns which nodes hold what of the keyspace, where somebody else has just made it. */
+  async learnReplicas(): Promise<void> {
+    await this.#client.metadata.refreshKeyspace(this.keyspace).catch((error: unknown) => {
+      throw storeError(error, this.name);
+    });
   }
 
   /** Plain writes of one partition that may be repeated without harm. */

@@ -31,3 +31,20 @@ export async function conditionally(cluster: Cluster, statements: readonly State
     throw storeError(error, cluster.name);
   }
 }
+
+/** Answers without a definite outcome after which `decided` gives up. */
+const DOUBTS = 20;
+
+/**
+ * Repeats one conditional statement until it is decided. One that carries a token as its column `name` counts as applied
+ * where that token stands there.
+ * @throws StoreUnavailableError also where no definite answer comes
+ */
+export async function decided(cluster: Cluster, statement: Statement, token?: string): Promise<boolean> {
+  for (let doubts = 0; doubts < DOUBTS; doubts++) {
+    const answer = await conditionally(cluster, [statement]);
+    if (answer.kind === 'applied') return true;
+    if (answer.kind === 'refused') return token !== undefined && answer.rows[0]?.name === token;
+  }
+  throw new StoreUnavailableError(`${cluster.name}: no definite answer to a conditional write`);
+}

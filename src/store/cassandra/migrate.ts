@@ -10,22 +10,16 @@
 import { randomUUID } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { setTimeout as wait } from 'node:timers/promises';
-import { SEGMENT_SIZE, SLOT_MS } from '../../core/bounds.ts';
 import { invalid } from '../../core/errors.ts';
 import { type Migration, StoreDamagedError, type StoreMeta, StoreUnavailableError } from '../store.ts';
 import type { Access, CassandraAddress } from './address.ts';
 import { replicationOf, type StoreLog } from './checks.ts';
-import { Cluster, type Statement } from './client.ts';
-import { conditionally } from './conditional.ts';
+import { Cluster } from './client.ts';
+import { decided } from './conditional.ts';
+import { DEFAULT_META, initialise } from './meta.ts';
 
 /** The same from `src` and from `dist`, which lie side by side. */
 const SCHEMA = new URL('../../../schema/cassandra/', import.meta.url);
-
-/** Sixteen buckets of message rows: enough for writes of one topic not to wait for each other. */
-const DEFAULT_META: StoreMeta = { segmentSize: SEGMENT_SIZE, shards: 1, messageBuckets: 16, slotMs: SLOT_MS };
-const META_NAMES = Object.keys(DEFAULT_META) as (keyof StoreMeta)[];
-/** Beside the numbers in `meta`: the level of consistency, which all servers must share. */
-const LEVEL = 'consistency';
 
 const PART = 'ebbmark';
 /** The row of the lock, below every number of a file. */
@@ -176,55 +170,6 @@ function copiesFor(cluster: Cluster, { replication }: CassandraAddress): Readonl
   return copies;
 }
 
-async function initialise(cluster: Cluster, address: CassandraAddress, meta: StoreMeta): Promise<void> {
-  const values: [string, string][] = [[LEVEL, levelOf(cluster, address)]];
-  for (const name of META_NAMES) {
-    const value = meta[name];
-    if (!Number.isSafeInteger(value) || value < 1)
-      throw new RangeError(`meta.${name} is ${value}, not a positive integer`);
-    values.push([name, String(value)]);
-  }
-  for (const [name, value] of values) {
-    const query = `INSERT INTO ${cluster.keyspace}.meta (name, value) VALUES (?, ?) IF NOT EXISTS`;
-    await decided(cluster, { query, params: [name, value] });
-  }
-}
-
-/** With local quorums, servers in two datacenters would not see each other's writes in time: the datacenter is part of it. */
-const levelOf = (cluster: Cluster, { consistency }: CassandraAddress): string =>
-  consistency === 'local' ? `local ${cluster.dc}` : 'global';
-
-/**
- * What was fixed when the keyspace was filled.
- * @throws StoreDamagedError where a value is missing; QueueError `invalid-input` where the address says another level
- */
-export async function readMeta(cluster: Cluster, address: CassandraAddress): Promise<StoreMeta> {
-  const rows = await cluster.rows(`SELECT name, value FROM ${cluster.keyspace}.meta`, []);
-  const found = new Map(rows.map((row) => [row.name as string, row.value as string]));
-  const value = (name: keyof StoreMeta): number => {
-    const number = Number(found.get(name));
-    if (Number.isSafeInteger(number) && number >= 1) return number;
-    throw new StoreDamagedError(`${cluster.name} is damaged: meta has no ${name}`);
-  };
-  const level = levelOf(cluster, address);
-  const agreed = found.get(LEVEL);
-  if (agreed !== undefined && agreed !== level) {
-    const how = 'the consistency and datacenter that this keyspace was created with; all servers must use the same';
-    throw invalid(
-      'consistency',
-      level,
-      how,
-      agreed.startsWith('local ') ? `dc=${agreed.slice(6)}` : 'consistency=global',
-    );
-  }
-  return {
-    segmentSize: value('segmentSize'),
-    shards: value('shards'),
-    messageBuckets: value('messageBuckets'),
-    slotMs: value('slotMs'),
-  };
-}
-
 const lock = (cluster: Cluster, token: string): Promise<boolean> =>
   decided(
     cluster,
@@ -252,12 +197,3 @@ const record = (cluster: Cluster, { number, name }: Step): Promise<boolean> =>
     query: `INSERT INTO ${cluster.keyspace}.schema_version (part, number, name, applied_at) VALUES (?, ?, ?, toTimestamp(now())) IF NOT EXISTS`,
     params: [PART, number, name],
   });
-
-/** Repeats a conditional statement until it is decided; one of ours that stands there already counts as applied. */
-async function decided(cluster: Cluster, statement: Statement, token?: string): Promise<boolean> {
-  for (;;) {
-    const answer = await conditionally(cluster, [statement]);
-    if (answer.kind === 'applied') return true;
-    if (answer.kind === 'refused') return token !== undefined && answer.rows[0]?.name === token;
-  }
-}

@@ -21,7 +21,8 @@ import { Cluster } from './client.ts';
 import { DatabaseClock } from './clock.ts';
 import { Entries } from './entries.ts';
 import { Messages } from './messages.ts';
-import { latestSchema, migrate, readMeta, schemaNumber } from './migrate.ts';
+import { readMeta } from './meta.ts';
+import { latestSchema, migrate, schemaNumber } from './migrate.ts';
 import { Checkpoints, Shards, Topics } from './registers.ts';
 import { Segments } from './segments.ts';
 
@@ -55,8 +56,9 @@ export async function openCassandraStore(options: CassandraOptions): Promise<Cas
       if (options.migrate === false) throw outdated(cluster, number);
       await migrate(cluster, { address, access, meta: options.meta ?? {}, log });
     }
+    await cluster.learnReplicas();
     const meta = await readMeta(cluster, address);
-    await checkSettings(cluster, log);
+    await checkSettings(cluster, address.replication, log);
     const clock = clockOf(cluster, log);
     await clock.start();
     return new CassandraStore(cluster, meta, clock);
