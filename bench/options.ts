@@ -1,16 +1,37 @@
 import { parseArgs } from 'node:util';
 
-export const SCENARIOS = ['in-process', 'http', 'million'] as const;
-export type ScenarioName = (typeof SCENARIOS)[number];
+export type StoreKind = 'sqlite' | 'cassandra';
+
+/** Each scenario, and the stores it measures. */
+const SCENARIOS = {
+  'in-process': ['sqlite'],
+  http: ['sqlite', 'cassandra'],
+  million: ['sqlite'],
+  'one-topic': ['cassandra'],
+  'many-topics': ['cassandra'],
+  creep: ['cassandra'],
+} as const satisfies Readonly<Record<string, readonly StoreKind[]>>;
+export type ScenarioName = keyof typeof SCENARIOS;
+const NAMES = Object.keys(SCENARIOS) as readonly ScenarioName[];
+
+/** What is measured where none is named: what takes minutes at the most. */
+const BY_DEFAULT: Readonly<Record<StoreKind, readonly ScenarioName[]>> = {
+  sqlite: ['in-process', 'http', 'million'],
+  cassandra: ['one-topic', 'many-topics'],
+};
+const ROUNDS: Readonly<Record<StoreKind, number>> = { sqlite: 7, cassandra: 5 };
 
 export interface BenchOptions {
-  /** `sqlite`, or another store's address. */
+  /** `sqlite`, `cassandra`, or the address of a cluster that is up. */
   readonly store: string;
+  readonly kind: StoreKind;
   readonly scenarios: readonly ScenarioName[];
   readonly output: 'table' | 'json' | 'csv';
   readonly quick: boolean;
   /** Rounds that count; one more warms up. */
   readonly rounds: number;
+  /** Tasks of the scenario `creep`. */
+  readonly tasks: number;
   /** Told on stderr what is going on, so that stdout holds the figures alone. */
   readonly progress: (text: string) => void;
 }
@@ -18,13 +39,19 @@ export interface BenchOptions {
 const HELP = `Usage: npm run bench -- [options]
 
 Measures enqueue, drain (lease and ack) and enqueue-to-lease latency, with payloads of 200 bytes, beside floors taken
-in turns with them in the same run, and the memory that a million queued tasks take.
+in turns with them in the same run.
 
 Options:
-  --scenario NAME  only this one; may be repeated: ${SCENARIOS.join(', ')}
-  --store STORE    where the tasks go (default: sqlite, in a folder of its own that is removed afterwards)
+  --store STORE    where the tasks go. sqlite (the default): in a folder of its own that is removed afterwards.
+                   cassandra: one node that is started for it and stopped afterwards (Docker, or Java 17 and Maven).
+                   cassandra://HOST[,HOST…][:PORT][?dc=…&replication=…]: nodes that are up, in a keyspace of its own
+                   that is dropped afterwards
+  --scenario NAME  only this one; may be repeated.
+                   on SQLite:    ${BY_DEFAULT.sqlite.join(', ')}
+                   on Cassandra: ${BY_DEFAULT.cassandra.join(', ')}; and, only where named: http, creep
+  --tasks N        tasks of the scenario creep (default: 1000000; with --quick 200000)
   --quick          fewer rounds and tasks: says whether it runs, not how fast
-  --rounds N       rounds that count, after one that warms up (default: 7; with --quick 3)
+  --rounds N       rounds that count, after one that warms up (default: ${ROUNDS.sqlite}, on Cassandra ${ROUNDS.cassandra}; with --quick 3)
   --json           print JSON, to compare runs by a program
   --csv            print CSV
   --help           this text
@@ -33,6 +60,8 @@ Floors:
   insert           the same rows, written by better-sqlite3 in transactions of 200 into the same table,
                    WAL and synchronous=FULL
   empty route      a POST route on the same server that validates the same body and does nothing, loaded the same way
+  F1               the same task as a plain INSERT of one row, prepared, by 128 callers, over the same driver
+  F2               the same as a conditional INSERT (IF NOT EXISTS)
 
 The folder is made in TMPDIR. Where another program keeps the disk busy, floor and queue wait for it alike and their
 ratio flatters; in a folder that is kept in memory (TMPDIR=/dev/shm) only the processor counts.
@@ -47,6 +76,7 @@ export function readOptions(args: readonly string[]): BenchOptions | null {
     options: {
       scenario: { type: 'string', multiple: true },
       store: { type: 'string', default: 'sqlite' },
+      tasks: { type: 'string' },
       quick: { type: 'boolean', default: false },
       rounds: { type: 'string' },
       json: { type: 'boolean', default: false },
@@ -58,26 +88,42 @@ export function readOptions(args: readonly string[]): BenchOptions | null {
     console.log(HELP);
     return null;
   }
-  const rounds = Number(values.rounds ?? (values.quick ? 3 : 7));
-  if (!Number.isInteger(rounds) || rounds < 1 || rounds > 100) {
-    throw new Error(`--rounds: "${values.rounds}" is not a whole number from 1 to 100; for example: --rounds 5`);
-  }
+  const kind = kindOf(values.store);
   return {
     store: values.store,
-    scenarios: (values.scenario ?? SCENARIOS).map(checkScenario),
+    kind,
+    scenarios: (values.scenario ?? BY_DEFAULT[kind]).map((name) => checkScenario(name, kind)),
     output: values.json ? 'json' : values.csv ? 'csv' : 'table',
     quick: values.quick,
-    rounds,
+    rounds: wholeNumber('rounds', values.rounds, values.quick ? 3 : ROUNDS[kind], 1, 100),
+    tasks: wholeNumber('tasks', values.tasks, values.quick ? 200_000 : 1_000_000, 50_000, 100_000_000),
     progress: showProgress,
   };
 }
 
-function checkScenario(name: string): ScenarioName {
-  const known = SCENARIOS.find((scenario) => scenario === name);
-  if (known === undefined) {
-    throw new Error(`--scenario: "${name}" is not one of ${SCENARIOS.join(', ')}; for example: --scenario http`);
+function kindOf(store: string): StoreKind {
+  if (store === 'sqlite') return 'sqlite';
+  if (store === 'cassandra' || store.startsWith('cassandra://')) return 'cassandra';
+  throw new Error(
+    `--store: "${store}" is not a store that the bench knows; for example: sqlite, cassandra, cassandra://127.0.0.1:9042`,
+  );
+}
+
+function checkScenario(name: string, kind: StoreKind): ScenarioName {
+  const known = NAMES.find((scenario) => scenario === name);
+  const fitting = NAMES.filter((scenario) => (SCENARIOS[scenario] as readonly StoreKind[]).includes(kind));
+  if (known === undefined || !fitting.includes(known)) {
+    throw new Error(`--scenario: "${name}" is not one of ${fitting.join(', ')}; for example: --scenario http`);
   }
   return known;
+}
+
+function wholeNumber(name: string, text: string | undefined, otherwise: number, least: number, most: number): number {
+  const value = text === undefined ? otherwise : Number(text);
+  if (Number.isInteger(value) && value >= least && value <= most) return value;
+  throw new Error(
+    `--${name}: "${text}" is not a whole number from ${least} to ${most}; for example: --${name} ${otherwise}`,
+  );
 }
 
 /** On a terminal one line that is written over; elsewhere a line each. */

@@ -1,30 +1,10 @@
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import type { Queue } from '../src/queue/api.ts';
-import { type Floor, sqliteInsertFloor } from './floors.ts';
 
 /** Where the bench's tasks go: one store after the other, all gone afterwards. */
 export interface Place {
   /** The address of a store that holds nothing yet. */
   fresh(): string;
-  /** What the same database does at best; null where no floor is known for it. */
-  insertFloor(): Floor | null;
-  clear(): void;
-}
-
-/** @param store `sqlite`: files in a folder of their own. Other stores come with their drivers. */
-export function openPlace(store: string): Place {
-  if (store !== 'sqlite')
-    throw new Error(`--store: "${store}" is not a store that the bench knows; for example: sqlite`);
-  const folder = mkdtempSync(join(tmpdir(), 'ebbmark-bench-'));
-  let files = 0;
-  const path = () => join(folder, `${files++}.db`);
-  return {
-    fresh: () => `sqlite:${path()}`,
-    insertFloor: () => sqliteInsertFloor(path()),
-    clear: () => rmSync(folder, { recursive: true, force: true }),
-  };
+  clear(): Promise<void>;
 }
 
 /**

@@ -30,6 +30,10 @@ function shuffled<T>(items: readonly T[]): T[] {
   return mixed;
 }
 
+/** So many callers at once, each in a loop of its own. */
+export const together = (callers: number, run: (nth: number) => Promise<void>): Promise<unknown> =>
+  Promise.all(Array.from({ length: callers }, (_, nth) => run(nth)));
+
 export function median(values: readonly number[]): number {
   const sorted = [...values].sort((a, b) => a - b);
   const middle = sorted.length / 2;

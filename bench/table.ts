@@ -1,3 +1,5 @@
+import { median, ratioOf } from './rounds.ts';
+
 /** One measured figure, and how it is shown: as an aligned table, as JSON, as CSV. */
 export interface Row {
   readonly scenario: string;
@@ -23,6 +25,28 @@ export function meets(target: Target, row: { readonly value: number; readonly ra
   const figure = target.of === 'ratio' ? row.ratio : row.value;
   if (figure === null || !Number.isFinite(figure)) return false;
   return target.is === 'at least' ? figure >= target.bound : figure <= target.bound;
+}
+
+/** A row of rates, in tasks a second, beside a floor that was measured in the same rounds. */
+export function rateRow(
+  scenario: string,
+  metric: string,
+  subject: readonly number[],
+  floor: { readonly name: string; readonly values: readonly number[] },
+  target: Target | null,
+): Row {
+  const value = median(subject);
+  const ratio = ratioOf(subject, floor.values);
+  return {
+    scenario,
+    metric,
+    value,
+    unit: 'tasks/s',
+    floor: { name: floor.name, value: median(floor.values) },
+    ratio,
+    target,
+    reached: target && meets(target, { value, ratio }),
+  };
 }
 
 /** Three significant digits are more than a noisy machine can tell. */

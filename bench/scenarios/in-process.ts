@@ -2,8 +2,9 @@
 import type { Queue } from '../../src/queue/api.ts';
 import type { BenchOptions } from '../options.ts';
 import { tasksOf } from '../payload.ts';
-import { openBuiltQueue, type Place } from '../place.ts';
-import { inRounds, median, type Percentiles, ratioOf, Times } from '../rounds.ts';
+import { openBuiltQueue } from '../place.ts';
+import { inRounds, median, type Percentiles, ratioOf, Times, together } from '../rounds.ts';
+import type { SqlitePlace } from '../sqlite.ts';
 import { meets, type Row, type Target } from '../table.ts';
 
 const TOPIC = 'bench';
@@ -20,15 +21,14 @@ interface Rates {
   readonly drain: number;
 }
 
-export async function inProcess(place: Place, options: BenchOptions): Promise<readonly Row[]> {
+export async function inProcess(place: SqlitePlace, options: BenchOptions): Promise<readonly Row[]> {
   return [...(await throughput(place, options)), ...(await latency(place, options))];
 }
 
-async function throughput(place: Place, options: BenchOptions): Promise<readonly Row[]> {
+async function throughput(place: SqlitePlace, options: BenchOptions): Promise<readonly Row[]> {
   const tasks = options.quick ? 10_000 : 50_000;
   const floor = async (): Promise<Rates> => {
     const store = place.insertFloor();
-    if (store === null) return { enqueue: Number.NaN, drain: Number.NaN };
     const took = store.write(tasks, 200).reduce((sum, ms) => sum + ms, 0);
     store.close();
     const rate = (tasks * 1000) / took;
@@ -65,7 +65,7 @@ async function throughput(place: Place, options: BenchOptions): Promise<readonly
   return [row(200, 'enqueue', ENQUEUE), row(200, 'drain', DRAIN), row(1, 'enqueue', null), row(1, 'drain', null)];
 }
 
-async function ratesOf(place: Place, batch: Batch, tasks: number): Promise<Rates> {
+async function ratesOf(place: SqlitePlace, batch: Batch, tasks: number): Promise<Rates> {
   const queue = await openBuiltQueue(place.fresh());
   try {
     const enqueue = await rate(tasks, () => enqueueAll(queue, batch, tasks));
@@ -103,11 +103,8 @@ async function drainAll(queue: Queue, batch: Batch, tasks: number): Promise<void
   if (acknowledged !== tasks) throw new Error(`drained ${acknowledged} of ${tasks} tasks`);
 }
 
-const together = (callers: number, run: () => Promise<void>): Promise<unknown> =>
-  Promise.all(Array.from({ length: callers }, run));
-
 /** From the call of enqueue until a waiting lease has brought all of its tasks. */
-async function latency(place: Place, options: BenchOptions): Promise<readonly Row[]> {
+async function latency(place: SqlitePlace, options: BenchOptions): Promise<readonly Row[]> {
   const samples = options.quick ? 100 : 500;
   const rows: Row[] = [];
   for (const batch of [1, 200] as const) {
@@ -136,15 +133,15 @@ async function latency(place: Place, options: BenchOptions): Promise<readonly Ro
   return rows;
 }
 
-function insertTimes(place: Place, batch: Batch, samples: number): Percentiles {
+function insertTimes(place: SqlitePlace, batch: Batch, samples: number): Percentiles {
   const times = new Times();
   const floor = place.insertFloor();
-  for (const ms of floor?.write(samples * batch, batch) ?? []) times.add(ms);
-  floor?.close();
+  for (const ms of floor.write(samples * batch, batch)) times.add(ms);
+  floor.close();
   return times.percentiles();
 }
 
-async function handOverTimes(place: Place, batch: Batch, samples: number): Promise<Percentiles> {
+async function handOverTimes(place: SqlitePlace, batch: Batch, samples: number): Promise<Percentiles> {
   const times = new Times();
   const queue = await openBuiltQueue(place.fresh());
   const input = tasksOf(batch);

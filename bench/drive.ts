@@ -1,0 +1,66 @@
+/** Callers that put tasks into a queue or drain it, and the rate at which they got through. */
+import type { Queue, TaskInput } from '../src/queue/api.ts';
+import { together } from './rounds.ts';
+
+export interface Drain {
+  readonly topics: readonly string[];
+  readonly tasks: number;
+  readonly workers: number;
+  /** Each worker leases from one of the topics alone, in turn; else from all. */
+  readonly apart?: boolean;
+}
+
+const BATCH = 200;
+const LEASE_MS = 600_000;
+const WAIT_MS = 5_000;
+
+/** @param next gives the next call's topic and tasks, or null when there are no more; answers with tasks a second */
+export async function enqueueRate(
+  queue: Queue,
+  callers: number,
+  next: () => { readonly topic: string; readonly tasks: readonly TaskInput[] } | null,
+): Promise<number> {
+  let tasks = 0;
+  const start = performance.now();
+  await together(callers, async () => {
+    for (let call = next(); call !== null; call = next()) {
+      await queue.enqueue(call.topic, call.tasks);
+      tasks += call.tasks.length;
+    }
+  });
+  return (tasks * 1000) / (performance.now() - start);
+}
+
+/** Leases up to 200 at a time and acknowledges them, until all are; answers with tasks a second. */
+export async function drainRate(queue: Queue, { topics, tasks, workers, apart = false }: Drain): Promise<number> {
+  const enough = new AbortController();
+  let leased = 0;
+  let acknowledged = 0;
+  const start = performance.now();
+  await together(workers, async (nth) => {
+    const names = apart ? [topics[nth % topics.length]!] : topics;
+    while (leased < tasks) {
+      const got = await queue.lease({
+        topics: names,
+        max: BATCH,
+        leaseMs: LEASE_MS,
+        waitMs: WAIT_MS,
+        signal: enough.signal,
+      });
+      leased += got.length;
+      if (leased >= tasks) enough.abort();
+      if (got.length === 0) continue;
+      const { ack } = await queue.settle({ ack: got.map(({ leaseId }) => ({ leaseId })) });
+      for (const item of ack) if (item.ok) acknowledged++;
+    }
+  });
+  const took = performance.now() - start;
+  if (acknowledged !== tasks) throw new Error(`drained ${acknowledged} of ${tasks} tasks`);
+  return (tasks * 1000) / took;
+}
+
+/** So many tasks in calls of so many, for enqueueRate. */
+export function calls(topics: readonly string[], tasks: number, batch: number, input: () => readonly TaskInput[]) {
+  let left = Math.ceil(tasks / batch);
+  return () => (left-- > 0 ? { topic: topics[left % topics.length]!, tasks: input() } : null);
+}
