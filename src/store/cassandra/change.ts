@@ -43,7 +43,6 @@ export class Changes {
     const { log, scan } = change;
     const key = partitionKey(log, change.segment);
     const statements = this.#statements(key, change);
-    // The longest-standing condition first: it is what tells the driver the partition.
     if (scan !== undefined) statements.unshift(this.#segments.advance(key, scan));
     if (statements.length === 0) return APPLIED;
     const answer = await conditionally(this.#cluster, statements);

@@ -4,8 +4,9 @@
  */
 import type { types } from 'cassandra-driver';
 
-/** A CQL bigint; safe integers only. */
+/** A CQL bigint. @throws RangeError where it is no safe integer, which SQLite would refuse too */
 export function bigint(value: number): Buffer {
+  if (!Number.isSafeInteger(value)) throw new RangeError(`${value} is not a safe integer`);
   const buffer = Buffer.allocUnsafe(8);
   const high = Math.floor(value / 2 ** 32);
   buffer.writeInt32BE(high, 0);
