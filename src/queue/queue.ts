@@ -1,6 +1,6 @@
 import { WAIT_MS } from '../core/bounds.ts';
 import { isFinal } from '../core/entry.ts';
-import { QueueError } from '../core/errors.ts';
+import { type ErrorCode, QueueError } from '../core/errors.ts';
 import { DEAD_TIER, isSlotTopic } from '../core/log.ts';
 import { checkTopic } from '../core/names.ts';
 import { ActivityIndex } from '../scheduler/activity.ts';
@@ -40,6 +40,8 @@ const STORE_LATE_MS = 10_000;
 const SWEEP_EVERY_MS = 60_000;
 const SWEEP_ROWS = 10_000;
 const OPEN_AGAIN_MS = 1_000;
+/** How long a stop waits for a try to reach the store, which may take longer than a stop may. */
+const LET_GO_MS = 1_000;
 /** Where the settlement may happen on another server, a wait looks again this often. */
 const LOOK_EVERY_MS = 500;
 
@@ -173,6 +175,8 @@ export class LocalQueue implements Queue {
     return this.#run(async ({ enqueuer }) => {
       if (Array.isArray(input)) return enqueuer.enqueue(topic, input as readonly TaskInput[], options);
       const [result] = await enqueuer.enqueue(topic, [input as TaskInput], options);
+      // A list has an answer a task; a single one that is refused must not look like one that was taken.
+      if (result!.id === null) throw new QueueError(result!.code as ErrorCode, result!.detail);
       return result!;
     });
   }
@@ -250,12 +254,7 @@ export class LocalQueue implements Queue {
   topic(name: string): Promise<TopicInfo> {
     return this.#runHolding(async (session) => {
       const topic = await topicOf(session, name);
-      const { book } = session.engine;
-      const tiers = await book.tiersOf(name);
-      if (tiers.length === 0 && topic.version === null && topic.delayed === 0) {
-        book.forgetTopic(topic);
-        throw new QueueError('topic-not-found');
-      }
+      await mustExist(session, topic);
       return describe(topic);
     });
   }
@@ -277,7 +276,11 @@ export class LocalQueue implements Queue {
   }
 
   purge(name: string): Promise<void> {
-    return this.#runHolding(async (session) => session.manager.purge(await topicOf(session, name)));
+    return this.#runHolding(async (session) => {
+      const topic = await topicOf(session, name);
+      await mustExist(session, topic);
+      await session.manager.purge(topic);
+    });
   }
 
   redrive(name: string, request: RedriveRequest = {}): Promise<RedriveResult> {
@@ -362,7 +365,8 @@ export class LocalQueue implements Queue {
 
   async #stop(): Promise<void> {
     this.#cancelTimer?.();
-    await this.#opening;
+    // A try that is under way lets go of the store by itself, should it get one after all.
+    await Promise.race([this.#opening, new Promise<void>((resolve) => this.#env.timer(LET_GO_MS, resolve))]);
     await this.#changing;
     const session = this.#session;
     const ended = session?.stop('shutting-down');
@@ -398,10 +402,14 @@ export class LocalQueue implements Queue {
     });
   }
 
+  async #sweep(): Promise<void> {
+    while (this.#stopped === null && (await this.#store!.sweep(this.#env.now(), SWEEP_ROWS)) >= SWEEP_ROWS);
+  }
+
   #sweepLater(): void {
     if (this.#stopped !== null) return;
     this.#cancelTimer = this.#env.timer(SWEEP_EVERY_MS, () => {
-      this.#store!.sweep(this.#env.now(), SWEEP_ROWS)
+      this.#sweep()
         .catch((error: unknown) => {
           if (this.#stopped === null)
             this.#log.warn({ err: error }, 'expired rows could not be deleted; it is tried again');
@@ -412,6 +420,12 @@ export class LocalQueue implements Queue {
 }
 
 const topicOf = (session: Session, name: string): Promise<Topic> => session.engine.book.topic(checkTopic(name));
+
+/** @throws QueueError `topic-not-found` where nothing was ever put into it or set */
+async function mustExist(session: Session, topic: Topic): Promise<void> {
+  const tiers = await session.engine.book.tiersOf(topic.name);
+  if (tiers.length === 0 && topic.version === null && topic.delayed === 0) throw new QueueError('topic-not-found');
+}
 
 const describe = (topic: Topic): TopicInfo => ({ topic: topic.name, counts: topic.counts(), settings: topic.settings });
 
