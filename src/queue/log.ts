@@ -210,8 +210,12 @@ export class Log {
     for (const [segment, group] of this.#changes) if (group.idle) this.#changes.delete(segment);
   }
 
-  /** Reads where the log ends, walking on from a known id by doubling and halving. */
-  async findTail(from: number): Promise<void> {
+  /**
+   * Reads where the log ends, walking on from a known id by doubling and halving.
+   * @returns false where an append was answered meanwhile, which knows better
+   */
+  async findTail(from: number): Promise<boolean> {
+    const known = this.#tail;
     const isFull = async (segment: number): Promise<boolean> => {
       const header = await this.#store.readSegment(this.address, segment);
       return header !== null && header.nextId >= segmentEnd(segment, this.#size);
@@ -233,12 +237,14 @@ export class Log {
     if (header === null && low > 0 && (await this.#store.readSegment(this.address, low - 1)) === null) {
       return this.findTail(0);
     }
+    if (this.#tail !== known) return false;
     this.#tail = { segment: low, next: header?.nextId ?? null, bytes: header?.bytes ?? 0 };
     // A time slot whose headers were deleted when it was drained begins anew.
     if (header === null && low === 0) {
       this.scan = this.completion = this.trimmed = 0;
       this.scanHeader = null;
     }
+    return true;
   }
 
   /**
@@ -247,8 +253,8 @@ export class Log {
    */
   async findNewTail(): Promise<readonly { readonly from: number; readonly to: number }[]> {
     const before = this.nextId;
-    await this.findTail(before);
     const added: { from: number; to: number }[] = [];
+    if (!(await this.findTail(before))) return added;
     for (let at = before; at < this.nextId; ) {
       const segment = segmentOf(at, this.#size);
       const header = await this.#store.readSegment(this.address, segment);
