@@ -16,6 +16,8 @@ import { createLog } from './log.ts';
 
 /** From the signal to the end: what runs may finish, long polls end at once. */
 const STOP_MS = 4_500;
+/** A cluster that answers nothing for so long is waited for behind an open port, where /readyz tells of it. */
+const REACH_MS = 15_000;
 /** What of it requests have; the rest is for the queue to let go of its store. */
 const REQUESTS_MS = 3_000;
 
@@ -36,9 +38,11 @@ export async function serve(flags: Flags, env: Environment): Promise<void> {
     );
   }
 
-  const queue = await openQueue({ ...options, migrate: settings.migrate, log }).catch((error: unknown) => {
-    throw error instanceof StoreOutdatedError ? outdated(error.message, options.store) : error;
-  });
+  const queue = await openQueue({ ...options, migrate: settings.migrate, reachMs: REACH_MS, log }).catch(
+    (error: unknown) => {
+      throw error instanceof StoreOutdatedError ? outdated(error.message, options.store) : error;
+    },
+  );
   const server = await createServer(queue, { maxBodyBytes: settings.maxBodyBytes, log, processMetrics: true });
   let url: string;
   try {

@@ -17,6 +17,11 @@ export interface OpenOptions {
   readonly cassandra?: CassandraCredentials;
   /** `false`: refuse a store that is not there or not up to date, instead of making it so. */
   readonly migrate?: boolean;
+  /**
+   * How long to wait for a Cassandra cluster, in milliseconds, before the queue is returned as one that has not reached
+   * its store yet. As long as the first try takes when absent.
+   */
+  readonly reachMs?: number;
   /** Told of background trouble; nothing is logged when absent. */
   readonly log?: QueueLogger;
   /** Time, randomness and timers; the system's when absent. */
@@ -35,7 +40,7 @@ export async function openQueue(options: OpenOptions): Promise<Queue> {
   const environment = options.environment ?? systemEnvironment();
   const log = options.log ?? silentLogger;
   const open = () => openStore({ ...options, environment });
-  if (isCassandra(options.store)) return LocalQueue.startWhenReachable(open, environment, log);
+  if (isCassandra(options.store)) return LocalQueue.startWhenReachable(open, environment, log, options.reachMs);
   return startQueue(await open(), { ...options, environment });
 }
 

@@ -59,6 +59,8 @@ export class LocalQueue implements Queue {
   /** Why the last session could not begin. */
   #failure: unknown = null;
   #cancelTimer: (() => void) | null = null;
+  /** Whether somebody waits for the first try to open the store. */
+  #starting = false;
   /** Why there is no store yet. */
   #unreached = 'the store was not reached yet';
   #opening: Promise<void> = Promise.resolve();
@@ -81,25 +83,41 @@ export class LocalQueue implements Queue {
 
   /**
    * The same for a store that may not be reachable yet: the queue then refuses calls with `store-unavailable`, and
-   * begins when the store is there. Any other trouble than that rejects at once.
+   * begins when the store is there. Any other trouble than that rejects, if it is found in time.
+   *
+   * @param reachMs how long to wait for the first try, in milliseconds; until it ends when absent
    */
-  static async startWhenReachable(open: () => Promise<Store>, env: Environment, log: QueueLogger): Promise<LocalQueue> {
+  static async startWhenReachable(
+    open: () => Promise<Store>,
+    env: Environment,
+    log: QueueLogger,
+    reachMs?: number,
+  ): Promise<LocalQueue> {
     const queue = new LocalQueue(env, log);
-    await queue.#tryOpen(open, true);
+    queue.#starting = true;
+    queue.#opening = queue.#tryOpen(open);
+    const { promise, resolve, reject } = deferred();
+    const goOn = (): void => {
+      queue.#starting = false;
+      resolve();
+    };
+    const cancel = reachMs === undefined ? null : env.timer(reachMs, goOn);
+    queue.#opening.then(goOn, reject);
+    await promise.finally(() => cancel?.());
     return queue;
   }
 
-  async #tryOpen(open: () => Promise<Store>, isFirst: boolean): Promise<void> {
+  async #tryOpen(open: () => Promise<Store>): Promise<void> {
     try {
       await this.#begin(await open());
     } catch (error) {
       // At the start anything but an unreachable store is the caller's to know. Later there is nobody to tell but the
       // log and the readiness, and whatever it is may be put right: a schema that is missing, say.
-      if (isFirst && !(error instanceof StoreUnavailableError)) throw error;
+      if (this.#starting && !(error instanceof StoreUnavailableError)) throw error;
       this.#unreached = `the store was not reached yet: ${(error as Error).message}`;
       this.#log.warn({ err: error }, 'the store cannot be used; it is tried again');
       this.#cancelTimer = this.#env.timer(OPEN_AGAIN_MS, () => {
-        this.#opening = this.#tryOpen(open, false);
+        this.#opening = this.#tryOpen(open);
       });
     }
   }
@@ -417,6 +435,16 @@ export class LocalQueue implements Queue {
         .finally(() => this.#sweepLater());
     });
   }
+}
+
+function deferred(): { promise: Promise<void>; resolve(): void; reject(reason: unknown): void } {
+  let resolve = (): void => {};
+  let reject = (_reason: unknown): void => {};
+  const promise = new Promise<void>((yes, no) => {
+    resolve = yes;
+    reject = no;
+  });
+  return { promise, resolve, reject };
 }
 
 const topicOf = (session: Session, name: string): Promise<Topic> => session.engine.book.topic(checkTopic(name));
