@@ -5,7 +5,16 @@
 import { cpus } from 'node:os';
 import { parseArgs } from 'node:util';
 import { jarsFault } from '../../support/cassandra/jars.ts';
-import { type Measure, oneKilled, onePaused, onlyKilled, type Result, Rig, twoKilled } from './support/scenarios.ts';
+import {
+  holderKilled,
+  type Measure,
+  oneKilled,
+  onePaused,
+  onlyKilled,
+  type Result,
+  Rig,
+  twoKilled,
+} from './support/scenarios.ts';
 
 const HELP = `Usage: npm run faults:cassandra -- [options]
 
@@ -50,7 +59,7 @@ async function run(): Promise<readonly Result[]> {
   const deadline = performance.now() + positive('limit') * 1_000;
   const results: Result[] = [];
   for (const [nodes, scenarios] of [
-    [3, [oneKilled, onePaused, twoKilled]],
+    [3, [oneKilled, onePaused, twoKilled, holderKilled]],
     [1, [onlyKilled]],
   ] as const) {
     const rig = await Rig.start(nodes);

@@ -253,6 +253,14 @@ describe.skipIf(found === null)('the queue on Cassandra', () => {
     expect(await server.queue.lease({ topics: ['t'], waitMs: 5_000 })).toHaveLength(1);
   });
 
+  it('ends by a signal also while it tries to reach a cluster that answers nothing', async () => {
+    const { proxy, address } = await behindProxy(newAddress());
+    proxy.hold();
+    const server = await serve(address);
+    server.child.kill('SIGTERM');
+    expect(await server.ended).toMatchObject({ code: 0, err: '' });
+  });
+
   describe('the schema', () => {
     it('is made by two at once, and once; a third finds it done', async () => {
       const address = newAddress();

@@ -21,6 +21,8 @@ export interface Measure {
 /** Writes with an unknown outcome inside the servers, by how they came out (`Resolution` in src/queue/environment.ts). */
 type Unknown = Readonly<Record<'applied' | 'landed' | 'refused' | 'open', number>>;
 
+const NONE: Unknown = { applied: 0, landed: 0, refused: 0, open: 0 };
+
 export interface Result extends Verdict {
   readonly scenario: string;
   readonly seconds: number;
@@ -38,25 +40,31 @@ export class Rig {
   readonly #directory: string;
   readonly #options: readonly NodeOptions[];
   readonly #nodes: CassandraNode[];
-  #servers: readonly ServerProcess[] = [];
+  readonly #address: string;
+  readonly #servers: ServerProcess[] = [];
+  /** What each server had counted when the scenario began. */
+  #counted: Unknown[] = [];
 
   private constructor(directory: string, nodes: readonly CassandraNode[], options: readonly NodeOptions[]) {
     this.#directory = directory;
+    const hosts = options.map(({ address, cqlPort }) => `${address}:${cqlPort}`).join(',');
+    this.#address = databaseAt(hosts).newAddress(`replication=${nodes.length}`);
     this.#nodes = [...nodes];
     this.#options = options;
   }
 
   static async start(nodeCount: number): Promise<Rig> {
     const directory = await mkdtemp(join(tmpdir(), 'ebbmark-faults-'));
-    const { nodes, options } = await startCluster(directory, nodeCount, { heapMb: HEAP_MB });
+    const { nodes, options } = await startCluster(directory, nodeCount, { heapMb: HEAP_MB }).catch(async (error) => {
+      await rm(directory, { recursive: true, force: true });
+      throw error;
+    });
     const rig = new Rig(directory, nodes, options);
     try {
-      const hosts = options.map(({ address, cqlPort }) => `${address}:${cqlPort}`).join(',');
-      const address = databaseAt(hosts).newAddress(`replication=${nodeCount}`);
-      const first = await startServer(address);
-      rig.#servers = [first];
-      await untilReady(first);
-      rig.#servers = [first, await startServer(address)];
+      rig.#servers.push(await startServer(rig.#address));
+      // The first one makes the keyspace.
+      await untilReady(rig.#servers[0]!);
+      rig.#servers.push(await startServer(rig.#address));
       return rig;
     } catch (error) {
       await rig.stop();
@@ -81,6 +89,18 @@ export class Rig {
     this.#nodes[at]!.kill('SIGCONT');
   }
 
+  /** Ends the server that hands out tasks at once, and starts it again at the same address. @returns when another does */
+  async replaceHolder(): Promise<void> {
+    const holds = await Promise.all(this.#servers.map((server) => server.queue.topics().then(Boolean, () => false)));
+    const at = holds.indexOf(true);
+    const { url } = this.#servers[at]!;
+    await kill(this.#servers[at]!);
+    const other = this.#servers.find((_, i) => i !== at)!;
+    await until(PHASE_MS, () => other.queue.topics());
+    this.#servers[at] = await startServer(this.#address, [], {}, Number(new URL(url).port));
+    this.#counted[at] = NONE;
+  }
+
   /** Resolves when all servers are ready, or when none is. */
   async untilServers(ready: boolean): Promise<void> {
     for (const server of this.#servers) {
@@ -101,7 +121,7 @@ export class Rig {
   async under(measure: Measure, scenario: string, faults: (clients: Clients) => Promise<void>): Promise<Result> {
     const began = performance.now();
     await this.untilServers(true);
-    const before = await this.#unknown();
+    this.#counted = await this.#unknown();
     const urls = this.#servers.map(({ url }) => url);
     const clients = new Clients(scenario.replaceAll(/\W+/g, '-'), CLIENTS, measure.tasksPerSecond, urls);
     try {
@@ -112,24 +132,24 @@ export class Rig {
     } finally {
       await clients.stop();
     }
-    const after = await this.#unknown();
+    const counted = await this.#unknown();
+    const since = (how: keyof Unknown): number =>
+      counted.reduce((sum, one, at) => sum + one[how] - this.#counted[at]![how], 0);
     return {
       scenario,
       seconds: Math.round((performance.now() - began) / 1_000),
       ...clients.history.verdict(),
       unknown: {
-        applied: after.applied - before.applied,
-        landed: after.landed - before.landed,
-        refused: after.refused - before.refused,
-        open: after.open - before.open,
+        applied: since('applied'),
+        landed: since('landed'),
+        refused: since('refused'),
+        open: since('open'),
       },
     };
   }
 
-  async #unknown(): Promise<Unknown> {
-    const all = await Promise.all(this.#servers.map(async (server) => (await server.queue.status()).queue.unknown));
-    const sum = (how: keyof Unknown): number => all.reduce((total, one) => total + one[how], 0);
-    return { applied: sum('applied'), landed: sum('landed'), refused: sum('refused'), open: sum('open') };
+  #unknown(): Promise<Unknown[]> {
+    return Promise.all(this.#servers.map(async (server) => (await server.queue.status()).queue.unknown));
   }
 }
 
@@ -160,8 +180,7 @@ export const twoKilled = (rig: Rig, measure: Measure): Promise<Result> =>
     const more = clients.history.refusals('store-unavailable');
     await clients.until('refusals', PHASE_MS, (history) => history.refusals('store-unavailable') >= more + 10);
     if (clients.history.acknowledged !== acknowledged) throw new Error('something was acknowledged without a quorum');
-    await rig.restart(1);
-    await rig.restart(2);
+    await Promise.all([rig.restart(1), rig.restart(2)]);
     await rig.untilServers(true);
   });
 
@@ -172,3 +191,7 @@ export const onlyKilled = (rig: Rig, measure: Measure): Promise<Result> =>
     await rig.restart(0);
     await rig.untilServers(true);
   });
+
+/** The server that hands out tasks is killed; the other one takes over, and the first comes back. */
+export const holderKilled = (rig: Rig, measure: Measure): Promise<Result> =>
+  rig.under(measure, 'the server that hands out tasks killed (-9), and back', () => rig.replaceHolder());

@@ -12,13 +12,14 @@ export interface ServerProcess extends Running {
 /** How soon something is looked at again that tells nobody when it changes, in milliseconds. */
 export const LOOK_MS = 100;
 
-/** Starts `ebbmark serve`; resolves once it listens. */
+/** Starts `ebbmark serve`; resolves once it listens. @param port 0 takes a free one */
 export async function startServer(
   store: string,
   args: readonly string[] = [],
   env: Readonly<Record<string, string>> = {},
+  port = 0,
 ): Promise<ServerProcess> {
-  const running = start(['serve', '--listen', '127.0.0.1:0', '--store', store, ...args], { env });
+  const running = start(['serve', '--listen', `127.0.0.1:${port}`, '--store', store, ...args], { env });
   const [, url] = await running.until(/"url":"([^"]+)"/);
   const readiness = async () =>
     (await (await fetch(`${url}/readyz`)).json()) as Awaited<ReturnType<ServerProcess['readiness']>>;
