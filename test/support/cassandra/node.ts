@@ -2,7 +2,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdir, writeFile } from 'node:fs/promises';
-import { createServer } from 'node:net';
+import { connect, createServer } from 'node:net';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { setTimeout as wait } from 'node:timers/promises';
@@ -39,7 +39,7 @@ const HEAP_MB = 512;
 /** How long a node may take until it answers; the first on two busy cores takes 10 to 20 s. */
 const START_MS = 180_000;
 const STOP_MS = 20_000;
-const MEET_POLL_MS = 250;
+const POLL_MS = 250;
 const READY = 'Starting listening for CQL clients';
 /** Lines of its log that are told where it doesn't start. */
 const TOLD_LINES = 15;
@@ -54,6 +54,12 @@ export async function startNode(options: NodeOptions): Promise<CassandraNode> {
   const child = spawn('java', javaArguments(options, conf, jars), { stdio: ['ignore', 'pipe', 'pipe'] });
   const ended = once(child, 'exit').then(() => {});
   await ready(child, options.address);
+  // The line comes just before the port is bound.
+  while (!(await accepts(options))) {
+    if (child.exitCode !== null)
+      throw new Error(`The Cassandra node at ${options.address} ended as it began to listen`);
+    await wait(POLL_MS);
+  }
   const stop = async (): Promise<void> => {
     const timer = setTimeout(() => child.kill('SIGKILL'), STOP_MS);
     // One that was paused hears nothing else.
@@ -100,7 +106,7 @@ async function metOthers({ address, cqlPort }: NodeOptions, others: number): Pro
   });
   try {
     await client.connect();
-    for (const deadline = Date.now() + START_MS; ; await wait(MEET_POLL_MS)) {
+    for (const deadline = Date.now() + START_MS; ; await wait(POLL_MS)) {
       const { rows } = await client.execute('SELECT rpc_address, tokens FROM system.peers');
       if (rows.filter((row) => row.rpc_address !== null && row.tokens !== null).length === others) return;
       if (Date.now() > deadline) throw new Error(`The Cassandra node at ${address} does not know the others`);
@@ -119,6 +125,17 @@ export async function freePort(): Promise<number> {
   await once(server, 'close');
   return port;
 }
+
+/** Whether a node takes connections. */
+const accepts = ({ address, cqlPort }: NodeOptions): Promise<boolean> =>
+  new Promise((resolve) => {
+    const socket = connect(cqlPort, address);
+    const answer = (accepted: boolean): void => {
+      socket.destroy();
+      resolve(accepted);
+    };
+    socket.once('connect', () => answer(true)).once('error', () => answer(false));
+  });
 
 /** Waits for the line that says it takes CQL. Its log is read on and dropped, so that it never waits for us. */
 async function ready(child: ChildProcess, address: string): Promise<void> {
