@@ -253,7 +253,7 @@ export interface QueueStatus {
   readonly redelivered: number;
   readonly succeeded: number;
   readonly failed: number;
-  readonly dead_lettered: number;
+  readonly deadLettered: number;
   readonly expired: number;
   /** Writes whose outcome was unknown at first, by how they came out; see `Resolution` in environment.ts. */
   readonly unknown: {
@@ -274,11 +274,12 @@ export interface Readiness {
 export interface Queue {
   /**
    * Puts one or many tasks into a topic, which needs no creation. Resolves once every accepted task is on disk.
-   * Atomic per log and chunk of 200; a result per task, in order.
+   * Atomic per log and chunk of 200; a result per task, in order: where one was refused, its `id` is null.
    * @throws QueueError `invalid-input` or `topic-invalid` where the call as a whole is malformed (nothing was
    *   written); `store-unavailable`, `outcome-unknown`, `shutting-down`
    */
   enqueue(topic: string, tasks: readonly TaskInput[], options?: EnqueueOptions): Promise<readonly EnqueueResult[]>;
+  /** The same for one task; rejects where that is refused. */
   enqueue(topic: string, task: TaskInput, options?: EnqueueOptions): Promise<EnqueueResult>;
 
   /** Leases up to `max` ready tasks, waiting up to `waitMs` for the first. Empty when there is none. */

@@ -1,16 +1,13 @@
-import { LEASE_MS, TIERS } from '../core/bounds.ts';
+import { SETTING_BOUNDS } from '../core/bounds.ts';
 import { invalid } from '../core/errors.ts';
 import type { TopicSettings } from '../core/settings.ts';
 import type { SettingsPatch } from './api.ts';
 import { integer } from './validate.ts';
 
-const DAY_MS = 86_400_000;
-const LONGEST_MS = 3650 * DAY_MS;
-
 type Check = (value: unknown, path: string) => unknown;
 
-const between =
-  (min: number, max: number): Check =>
+const within =
+  ({ min, max }: { readonly min: number; readonly max: number }): Check =>
   (value, path) =>
     integer(value, path, min, max);
 const orNull =
@@ -18,23 +15,25 @@ const orNull =
   (value, path) =>
     value === null ? null : check(value, path);
 
+const B = SETTING_BOUNDS;
+
 /** The rule of each setting; null stands for no limit where it is allowed. */
 const RULES: { readonly [K in Exclude<keyof TopicSettings, 'purgedAt'>]: Check } = {
-  leaseMs: between(LEASE_MS.min, LEASE_MS.max),
-  maxAttempts: between(1, 1_000),
-  maxRunMs: orNull(between(LEASE_MS.min, LONGEST_MS)),
-  backoffMs: between(0, DAY_MS),
-  maxBackoffMs: between(0, 30 * DAY_MS),
-  maxInFlight: orNull(between(1, 1_000_000)),
-  minIntervalMs: orNull(between(1, DAY_MS)),
-  cooldownMs: orNull(between(1, DAY_MS)),
+  leaseMs: within(B.leaseMs),
+  maxAttempts: within(B.maxAttempts),
+  maxRunMs: orNull(within(B.maxRunMs)),
+  backoffMs: within(B.backoffMs),
+  maxBackoffMs: within(B.maxBackoffMs),
+  maxInFlight: orNull(within(B.maxInFlight)),
+  minIntervalMs: orNull(within(B.minIntervalMs)),
+  cooldownMs: orNull(within(B.cooldownMs)),
   rate: orNull(checkRate),
-  blockedUntil: orNull(between(0, Number.MAX_SAFE_INTEGER)),
-  retentionMs: between(300_000, LONGEST_MS),
-  deadRetentionMs: between(300_000, LONGEST_MS),
-  dedupWindowMs: orNull(between(0, LONGEST_MS)),
+  blockedUntil: orNull(within(B.blockedUntil)),
+  retentionMs: within(B.retentionMs),
+  deadRetentionMs: within(B.deadRetentionMs),
+  dedupWindowMs: orNull(within(B.dedupWindowMs)),
   bands: orNull(checkBands),
-  buckets: orNull(between(1, TIERS)),
+  buckets: orNull(within(B.buckets)),
   paused: (value, path) => {
     if (typeof value !== 'boolean') throw invalid(path, value, 'true or false', 'true');
     return value;
@@ -50,21 +49,26 @@ function checkRate(value: unknown, path: string): unknown {
     if (!['tasks', 'perMs', 'burst'].includes(field))
       throw invalid(`${path}/${field}`, field, 'a field of a rate', example);
   }
-  const tasks = integer(rate.tasks, `${path}/tasks`, 1, 1_000_000);
+  const tasks = within(B.rateTasks)(rate.tasks, `${path}/tasks`);
   return {
     tasks,
-    perMs: integer(rate.perMs, `${path}/perMs`, 1, DAY_MS),
-    burst: rate.burst === undefined ? tasks : integer(rate.burst, `${path}/burst`, 1, 1_000_000),
+    perMs: within(B.ratePerMs)(rate.perMs, `${path}/perMs`),
+    burst: rate.burst === undefined ? tasks : within(B.rateBurst)(rate.burst, `${path}/burst`),
   };
 }
 
 function checkBands(value: unknown, path: string): unknown {
   const example = '[1, 101, 1001]';
-  if (!Array.isArray(value) || value.length === 0 || value.length > TIERS) {
-    throw invalid(path, value, `an array of 1 to ${TIERS} integers, each where a band begins`, example);
+  if (!Array.isArray(value) || value.length < B.bands.min || value.length > B.bands.max) {
+    throw invalid(
+      path,
+      value,
+      `an array of ${B.bands.min} to ${B.bands.max} integers, each where a band begins`,
+      example,
+    );
   }
   for (const [index, from] of value.entries()) {
-    integer(from, `${path}/${index}`, Number.MIN_SAFE_INTEGER, Number.MAX_SAFE_INTEGER);
+    within(B.bandFrom)(from, `${path}/${index}`);
     if (index > 0 && from <= value[index - 1])
       throw invalid(`${path}/${index}`, from, 'above the band before it', example);
   }

@@ -1,4 +1,4 @@
-import { isPurged } from '../core/claim.ts';
+import { isExpired, isPurged } from '../core/claim.ts';
 import { FINAL_VERSION, FIRST_VERSION, isFinal, type LogAddress, type NewEntry, type Place } from '../core/entry.ts';
 import { invalid, QueueError } from '../core/errors.ts';
 import { slotLog, slotOf } from '../core/log.ts';
@@ -7,7 +7,7 @@ import { checkTopic } from '../core/names.ts';
 import { tierOf } from '../core/priority.ts';
 import { formatTaskId } from '../core/task-id.ts';
 import { StoreUnavailableError } from '../store/store.ts';
-import type { EnqueueOptions, EnqueueResult, TaskInput } from './api.ts';
+import type { EnqueueOptions, EnqueueResult, OnDuplicate, TaskInput } from './api.ts';
 import type { Engine } from './engine.ts';
 import type { Locator } from './locate.ts';
 import type { Log } from './log.ts';
@@ -70,7 +70,7 @@ export class Enqueuer {
         const checked = checkTask(inputs[index]!, topic.settings, now, `/tasks/${index}`);
         const task =
           checked.messageId === null && key !== null
-            ? { ...checked, messageId: `idempotency-key:${key}:${index}` }
+            ? { ...checked, messageId: `idempotency-key:${key}:${index}`, onDuplicate: 'keep' as const }
             : checked;
         if (task.messageId === null) plain.push(this.#fresh(topic, index, task, null, now));
         else named.push({ index, task });
@@ -160,6 +160,7 @@ export class Enqueuer {
       this.#engine.signals.delayed(log);
     } else {
       this.#engine.signals.ready(topic);
+      this.#engine.signals.due(log, log.expiresAt);
     }
   }
 
@@ -187,7 +188,7 @@ export class Enqueuer {
     await Promise.all(
       wanted.map(async ({ index, task }) => {
         const found = rows.get(messageIdKey(task.messageId!));
-        const row = found === undefined ? undefined : await this.#believed(topic, found, now);
+        const row = found === undefined ? undefined : await this.#believed(topic, found, task.onDuplicate, now);
         if (row === undefined || !ownsMessageId(row, topic.settings, now)) {
           fresh.push(this.#fresh(topic, index, task, row?.uid ?? null, now));
         } else if (task.onDuplicate === 'again' && row.status !== 'live') {
@@ -219,14 +220,22 @@ export class Enqueuer {
   }
 
   /** A row that has been live for long: where its task is final or gone, the process died that should have said so. */
-  async #believed(topic: Topic, row: MessageRow, now: number): Promise<MessageRow> {
+  async #believed(topic: Topic, row: MessageRow, onDuplicate: OnDuplicate, now: number): Promise<MessageRow> {
     const purged = isPurged(row, topic.settings.purgedAt);
-    if (row.status !== 'live' || (now - row.enqueuedAt < DOUBT_LIVE_MS && !purged)) return row;
+    const inDoubt = purged || onDuplicate !== 'keep' || now - row.enqueuedAt >= DOUBT_LIVE_MS;
+    if (row.status !== 'live' || !inDoubt) return row;
     const located = await this.#locator.follow(row.place, row.uid);
-    const isOver = located === null || isFinal(located.head.status) || (purged && located.head.status === 'ready');
-    if (!isOver) return row;
-    const ended = purged && located?.head.status === 'ready' ? 'cancelled' : located?.head.status;
-    const status = ended === 'expired' || ended === 'cancelled' ? ended : 'done';
+    const waits = located?.head.status === 'ready';
+    const expired = waits && isExpired(located.head, now);
+    if (located !== null && !isFinal(located.head.status) && !expired && !(purged && waits)) return row;
+    const ended = located?.head.status;
+    const status = expired
+      ? 'expired'
+      : waits
+        ? 'cancelled'
+        : ended === 'expired' || ended === 'cancelled'
+          ? ended
+          : 'done';
     const at = located?.head.updatedAt ?? now;
     const task = { uid: row.uid, messageId: row.key.slice(1), hops: row.hops, enqueuedAt: row.enqueuedAt };
     await this.#engine.messages.settle(topic.name, topic.settings, [{ task, place: row.place, status, at }]);

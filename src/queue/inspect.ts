@@ -1,6 +1,6 @@
-import { PAGE_TASKS, TIERS } from '../core/bounds.ts';
+import { ANSWER_BYTES, PAGE_TASKS, TIERS } from '../core/bounds.ts';
 import { isExpired, isPurged } from '../core/claim.ts';
-import { type Entry, type EntryHead, FINAL_VERSION, type LogAddress } from '../core/entry.ts';
+import { type Entry, type EntryHead, entryBytes, FINAL_VERSION, type LogAddress } from '../core/entry.ts';
 import { invalid, QueueError } from '../core/errors.ts';
 import { parseHistory } from '../core/history.ts';
 import { DEAD_TIER, entriesEnd, isSlotTopic, segmentEnd, segmentOf, slotLog } from '../core/log.ts';
@@ -100,6 +100,7 @@ export class Inspector {
     const start = readCursor(request.after);
     const tasks: TaskInfo[] = [];
     let rows = 0;
+    let bytes = 0;
     for (const address of logs) {
       const rank = rankOf(address);
       if (start !== null && compareRanks(rank, start.rank) < 0) continue;
@@ -112,10 +113,12 @@ export class Inspector {
         for (const entry of entries) {
           if (belongs(entry, topic)) {
             const shown = stateOf(entry, address, topic.settings, this.#engine.env.now());
-            if (isTask(entry) && (state === undefined || shown === state))
+            if (isTask(entry) && (state === undefined || shown === state)) {
               tasks.push(this.#describe(topic, address, entry));
+              bytes += entryBytes(entry) + (entry.result?.length ?? 0);
+            }
           }
-          if (tasks.length >= limit) return { tasks, after: cursorText(rank, entry.id + 1) };
+          if (tasks.length >= limit || bytes >= ANSWER_BYTES) return { tasks, after: cursorText(rank, entry.id + 1) };
         }
         at = next;
         if (rows >= ROWS_PER_PAGE) return { tasks, after: cursorText(rank, at) };
@@ -156,8 +159,10 @@ export class Inspector {
     const { store } = this.#engine;
     const size = store.meta.segmentSize;
     const to = Math.min(end, segmentEnd(segmentOf(from, size), size));
-    const entries = await store.readEntries({ log: log.address, from, to, limit: HEADS_PER_READ });
-    return { entries, next: entries.length < HEADS_PER_READ ? to : entries.at(-1)!.id + 1 };
+    const bySize = Math.floor(ANSWER_BYTES / Math.max(1, log.averageBytes));
+    const limit = Math.max(1, Math.min(HEADS_PER_READ, bySize));
+    const entries = await store.readEntries({ log: log.address, from, to, limit });
+    return { entries, next: entries.length < limit ? to : entries.at(-1)!.id + 1 };
   }
 
   // ── cursors ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -190,7 +195,7 @@ export class Inspector {
       lag: log.scan - log.completion,
       ready: log.ready,
       inFlight,
-      oldestReadyMs: oldest === null ? null : env.now() - oldest,
+      oldestReadyMs: oldest === null ? null : Math.max(0, env.now() - oldest),
       segments,
       heldBy: await this.#heldBy(log),
     };

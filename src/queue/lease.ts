@@ -1,4 +1,5 @@
-import { BATCH_ENTRIES } from '../core/bounds.ts';
+import { ANSWER_BYTES, BATCH_ENTRIES } from '../core/bounds.ts';
+import { entryBytes } from '../core/entry.ts';
 import { QueueError } from '../core/errors.ts';
 import { formatLeaseToken } from '../core/lease-token.ts';
 import { taskIdOf } from '../core/task-id.ts';
@@ -37,13 +38,24 @@ export class Leaser {
     const grant: Grant = { leaseId: env.token(), worker: request.worker, leaseMs: request.leaseMs };
     const tasks: LeasedTask[] = [];
     const had = new Map<string, number>();
+    let bytes = 0;
     while (tasks.length < request.max && this.#stopping === null && !signal?.aborted) {
       const picks = this.#ring.pick(request, request.max - tasks.length, had);
       if (picks.length > 0) {
-        for (const task of await this.#claimAll(picks, grant)) {
+        const claimed = await this.#claimAll(fitting(picks, ANSWER_BYTES - bytes), picks, grant).catch(
+          (error: unknown) => {
+            // What was claimed before is handed out all the same.
+            if (tasks.length === 0) throw error;
+            return null;
+          },
+        );
+        if (claimed === null) break;
+        for (const { task, size } of claimed) {
           tasks.push(task);
+          bytes += size;
           had.set(task.topic, (had.get(task.topic) ?? 0) + 1);
         }
+        if (bytes >= ANSWER_BYTES) break;
         continue;
       }
       if (tasks.length > 0 || env.now() >= deadline) break;
@@ -65,17 +77,22 @@ export class Leaser {
     this.#ring.wakeAll();
   }
 
-  async #claimAll(picks: readonly Pick[], grant: Grant): Promise<readonly LeasedTask[]> {
+  /** @param picked all that was picked; what does not fit is offered again */
+  async #claimAll(picks: readonly Pick[], picked: readonly Pick[], grant: Grant): Promise<readonly Sized[]> {
     const claims = picks.flatMap(({ topic, log, count }) => {
-      const parts: Promise<readonly LeasedTask[]>[] = [];
+      const parts: Promise<readonly Sized[]>[] = [];
       for (let left = count; left > 0; left -= BATCH_ENTRIES) {
         const claim = this.#claimer.claim(topic, log, Math.min(left, BATCH_ENTRIES), grant);
-        parts.push(claim.then((claimed) => claimed.map((one) => leasedTask(log.address, one))));
+        parts.push(
+          claim.then((claimed) =>
+            claimed.map((one) => ({ task: leasedTask(log.address, one), size: entryBytes(one.entry) })),
+          ),
+        );
       }
       return parts;
     });
     const settled = await Promise.allSettled(claims);
-    for (const topic of new Set(picks.map((pick) => pick.topic))) this.#ring.claimed(topic);
+    for (const topic of new Set(picked.map((pick) => pick.topic))) this.#ring.claimed(topic);
     const tasks = settled.flatMap((result) => (result.status === 'fulfilled' ? result.value : []));
     const failed = settled.find((result) => result.status === 'rejected');
     // What was claimed is handed out; only where nothing was, the caller learns of the trouble.
@@ -97,6 +114,25 @@ export class Leaser {
       this.#ring.wait(waiter);
     });
   }
+}
+
+interface Sized {
+  readonly task: LeasedTask;
+  readonly size: number;
+}
+
+/** So much of what was picked as fits into an answer, by what entries of each log take on average; one at least. */
+function fitting(picks: readonly Pick[], bytes: number): readonly Pick[] {
+  const fits: Pick[] = [];
+  let left = bytes;
+  for (const pick of picks) {
+    const each = Math.max(1, pick.log.averageBytes);
+    const count = Math.min(pick.count, Math.max(fits.length === 0 ? 1 : 0, Math.floor(left / each)));
+    if (count === 0) break;
+    fits.push({ ...pick, count });
+    left -= count * each;
+  }
+  return fits;
 }
 
 function leasedTask(log: { readonly topic: string; readonly tier: number }, claimed: Claimed): LeasedTask {

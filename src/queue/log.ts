@@ -1,7 +1,15 @@
 import { BATCH_BYTES, BATCH_ENTRIES, SEGMENT_SEAL_BYTES } from '../core/bounds.ts';
 import { type EntryChange, type EntryHead, entryBytes, type LogAddress, type NewEntry } from '../core/entry.ts';
 import { QueueError } from '../core/errors.ts';
-import { type Checkpoint, DEAD_TIER, entriesEnd, segmentEnd, segmentOf, segmentStart } from '../core/log.ts';
+import {
+  type Checkpoint,
+  DEAD_TIER,
+  entriesEnd,
+  type SegmentHeader,
+  segmentEnd,
+  segmentOf,
+  segmentStart,
+} from '../core/log.ts';
 import { messageKey } from '../core/message.ts';
 import { type Store, StoreUnavailableError } from '../store/store.ts';
 import type { Environment } from './environment.ts';
@@ -87,8 +95,14 @@ export class Log {
    * one that a predecessor had sent, was carried out after all. To be looked at before the completion cursor may pass.
    */
   unseen: { readonly from: number; readonly to: number } | null = null;
+  /** When the first task that waits here may expire, as far as is known. */
+  expiresAt = Number.POSITIVE_INFINITY;
+  /** Not before then is it looked through for tasks that expired. */
+  expireAgainAt = 0;
   /** Purged tasks may stand at the scan cursor, which no lease may meet for long. */
   sweep = false;
+  /** Of a time slot: until when entries that ended in it can be looked at. */
+  keepUntil = 0;
   /** Of a time slot: how many tasks of each topic wait in it, as counted by the book. */
   readonly waiting = new Map<string, number>();
   /** Pending entries met when it was loaded; their moves are carried to an end once it is. */
@@ -125,9 +139,21 @@ export class Log {
     return Math.max(this.scan, this.#tail.next ?? segmentStart(this.#tail.segment, this.#size));
   }
 
+  /** The scan cursor stands at the beginning of a segment that is not there yet. */
+  get isAtNewSegment(): boolean {
+    return this.#tail?.next === null && this.scan === segmentStart(this.#tail.segment, this.#size);
+  }
+
   /** Whether it may be forgotten: it is idle, and nobody who looked it up can still be about to append. */
   isForgettable(now: number): boolean {
     return this.isIdle && now - this.touchedAt > LOOKED_UP_MS;
+  }
+
+  /** Bytes an entry takes on average, as far as is known. */
+  get averageBytes(): number {
+    if (this.scanHeader !== null && this.scanHeader.averageBytes > 0) return this.scanHeader.averageBytes;
+    const count = this.#tail?.next == null ? 0 : this.#tail.next - segmentStart(this.#tail.segment, this.#size);
+    return count > 0 ? this.#tail!.bytes / count : 0;
   }
 
   /** Ids at and above the scan cursor: entries, and what a sealed segment leaves out. */
@@ -216,9 +242,13 @@ export class Log {
    */
   async findTail(from: number): Promise<boolean> {
     const known = this.#tail;
+    // Of the last segment that was found not to be full: where the walk ends.
+    let header: SegmentHeader | null = null;
     const isFull = async (segment: number): Promise<boolean> => {
-      const header = await this.#store.readSegment(this.address, segment);
-      return header !== null && header.nextId >= segmentEnd(segment, this.#size);
+      const found = await this.#store.readSegment(this.address, segment);
+      if (found !== null && found.nextId >= segmentEnd(segment, this.#size)) return true;
+      header = found;
+      return false;
     };
     let low = segmentOf(from, this.#size);
     let step = 1;
@@ -233,12 +263,11 @@ export class Log {
       if (await isFull(middle)) low = middle + 1;
       else high = middle;
     }
-    const header = await this.#store.readSegment(this.address, low);
     if (header === null && low > 0 && (await this.#store.readSegment(this.address, low - 1)) === null) {
       return this.findTail(0);
     }
     if (this.#tail !== known) return false;
-    this.#tail = { segment: low, next: header?.nextId ?? null, bytes: header?.bytes ?? 0 };
+    this.#tail = tailOf(low, header);
     // A time slot whose headers were deleted when it was drained begins anew.
     if (header === null && low === 0) {
       this.scan = this.completion = this.trimmed = 0;
@@ -299,8 +328,15 @@ export class Log {
       if (this.scanHeader?.segment === tail.segment) {
         this.scanHeader.end = next;
         this.scanHeader.full = full;
+      } else if (tail.next === null && this.scan === firstId) {
+        // It was written just now, so it needs not be read. Had somebody claimed in it, a claim here would learn it.
+        const averageBytes = entries.length > 0 ? bytes / entries.length : 0;
+        this.scanHeader = { segment: tail.segment, term: 0, end: next, full, averageBytes };
       }
       if (fits) {
+        for (const entry of entries) {
+          if (entry.expiresAt !== null && entry.expiresAt < this.expiresAt) this.expiresAt = entry.expiresAt;
+        }
         for (const { status } of entries) if (status === 'ready') this.#ready++;
         return entries.map((_, index) => firstId + index);
       }
@@ -398,6 +434,12 @@ export class Log {
   }
 }
 
+const tailOf = (segment: number, header: SegmentHeader | null): Tail => ({
+  segment,
+  next: header?.nextId ?? null,
+  bytes: header?.bytes ?? 0,
+});
+
 /** A row may stand only once in a conditional batch: two changes of one row in it would mix. */
 function withoutRepeats(changes: readonly EntryChange[]): {
   readonly batch: readonly EntryChange[];
@@ -442,7 +484,7 @@ function chunksOf(entries: readonly NewEntry[], maxEntries: number): readonly (r
  * Between looking a log up and being done with it lie some calls of the store, each of which may be in doubt for 15 s
  * (outcomes.ts), and one that timed out may be carried out some time after that; this much is sure.
  */
-const LOOKED_UP_MS = 60_000;
+export const LOOKED_UP_MS = 60_000;
 const CHANGE_WEIGHT = Math.floor(BATCH_BYTES / BATCH_ENTRIES);
 const changeBytes = (change: EntryChange): number =>
   100 + (change.set.result?.length ?? 0) + (change.set.progress?.length ?? 0) + (change.set.reason?.length ?? 0);

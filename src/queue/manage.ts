@@ -1,4 +1,4 @@
-import { isPurged } from '../core/claim.ts';
+import { isExpired, isPurged } from '../core/claim.ts';
 import { type EntryHead, FINAL_VERSION, type Place } from '../core/entry.ts';
 import { QueueError } from '../core/errors.ts';
 import { DEAD_TIER, isSlotTopic } from '../core/log.ts';
@@ -37,7 +37,8 @@ export class Manager {
     const why = checkReason(reason, '/reason');
     for (let tries = 0; tries < TRIES; tries++) {
       const { place, head } = await this.#locator.find(topic.name, id);
-      const waits = head.status === 'ready' && !isPurged(head, topic.settings.purgedAt);
+      const isExpiredNow = place.tier !== DEAD_TIER && isExpired(head, this.#engine.env.now());
+      const waits = head.status === 'ready' && !isExpiredNow && !isPurged(head, topic.settings.purgedAt);
       if (!waits && head.status !== 'leased') throw new QueueError('task-settled');
       const log = await this.#engine.book.log(place);
       const updatedAt = this.#engine.env.now();
@@ -102,12 +103,16 @@ export class Manager {
   async purge(topic: Topic): Promise<void> {
     const { env, book, signals } = this.#engine;
     const purgedAt = env.now();
+    // What waits now counts no more, once that is written; what comes meanwhile does.
+    const delayed = book.delayedIn(topic);
+    const ready = [...topic.logs.values()].map((log) => [log, log.ready] as const);
     await this.#write(topic, (settings) => ({ ...settings, purgedAt }));
     while (env.now() <= purgedAt) await new Promise<void>((resolve) => env.timer(1, resolve));
-    // What waits counts no more; the entries themselves end as they are met.
-    book.undelayTopic(topic);
+    for (const [slot, count] of delayed)
+      book.delay(slot, topic.name, -Math.min(count, slot.waiting.get(topic.name) ?? 0));
+    for (const [log, count] of ready) log.countReady(-count);
+    // The entries themselves end as they are met.
     for (const log of topic.logs.values()) {
-      log.ready = 0;
       log.sweep = true;
       signals.due(log, env.now());
     }

@@ -170,7 +170,10 @@ export class Mover {
     }
     dest.countReady(count);
     if (dest.isDead) signals.due(dest, env.now());
-    else signals.ready(topic);
+    else {
+      signals.ready(topic);
+      signals.due(dest, dest.expiresAt);
+    }
   }
 
   /** Makes sure that the destination of a moved entry is ready, and that its row says where it is; then it may be passed. */

@@ -344,7 +344,7 @@ export class LocalQueue implements Queue {
       counts.leased += some.leased;
       counts.dead += some.dead;
     }
-    const { deadLettered, unknown, ...counted } = this.#counters;
+    const { unknown, ...counted } = this.#counters;
     return {
       startedAt: this.#startedAt,
       store: this.#store?.description ?? 'not reached yet',
@@ -352,7 +352,6 @@ export class LocalQueue implements Queue {
       ...counts,
       waiting: this.#session?.ring.waiting ?? 0,
       ...counted,
-      dead_lettered: deadLettered,
       unknown: { ...unknown },
       lastScanAt: this.#session?.scanner.lastPassAt ?? null,
     };

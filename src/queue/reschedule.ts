@@ -1,4 +1,4 @@
-import { isPurged } from '../core/claim.ts';
+import { isExpired, isPurged } from '../core/claim.ts';
 import type { Entry, LogAddress, Place } from '../core/entry.ts';
 import { invalid, QueueError } from '../core/errors.ts';
 import { DEAD_TIER, isSlotTopic, slotLog, slotOf } from '../core/log.ts';
@@ -29,7 +29,7 @@ export class Rescheduler {
   async replace(topic: Topic, row: MessageRow, task: CheckedTask): Promise<Place | null> {
     for (let tries = 0; tries < TRIES; tries++) {
       const located = await this.#locator.follow(row.place, row.uid);
-      if (located === null || !waits(topic, located)) return null;
+      if (located === null || !waits(topic, located, this.#engine.env.now())) return null;
       const entry = (await readByIds(this.#engine.store, located.place, [located.place.id])).get(located.place.id);
       // It changed since it was looked at: it may be with a worker by now.
       if (entry?.version !== located.head.version) continue;
@@ -60,7 +60,7 @@ export class Rescheduler {
     for (let tries = 0; tries < TRIES; tries++) {
       const located = await this.#locator.find(topic.name, id);
       if (located.head.status === 'leased') throw new QueueError('task-leased');
-      if (!waits(topic, located)) throw new QueueError('task-settled');
+      if (!waits(topic, located, this.#engine.env.now())) throw new QueueError('task-settled');
       const entry = (await readByIds(this.#engine.store, located.place, [located.place.id])).get(located.place.id);
       if (entry?.version !== located.head.version) continue;
       const dueAt = due === null ? entry.dueAt : due > now ? due : null;
@@ -93,5 +93,8 @@ export class Rescheduler {
   }
 }
 
-const waits = (topic: Topic, { place, head }: Located): boolean =>
-  head.status === 'ready' && place.tier !== DEAD_TIER && !isPurged(head, topic.settings.purgedAt);
+const waits = (topic: Topic, { place, head }: Located, now: number): boolean =>
+  head.status === 'ready' &&
+  place.tier !== DEAD_TIER &&
+  !isPurged(head, topic.settings.purgedAt) &&
+  !isExpired(head, now);

@@ -25,6 +25,7 @@ import { Waits } from './waits.ts';
 /** Logs that are loaded at the same time at the start. */
 const LOADS_AT_ONCE = 32;
 const PERIOD_MS = 3_600_000;
+const FORGET_EVERY_MS = 15_000;
 
 /** What a session takes from the server it belongs to. */
 export interface SessionContext {
@@ -60,6 +61,7 @@ export class Session {
   readonly #follower: Follower;
   readonly #activity: ActivityIndex;
   #cancelPeriod: (() => void) | null = null;
+  #cancelForget: (() => void) | null = null;
   #advancing: Promise<void> = Promise.resolve();
   #stopped = false;
 
@@ -75,7 +77,7 @@ export class Session {
     this.engine = { store, env, book, messages, activity, counters, log, term: term ?? 0, deposed, signals };
     this.#mover = new Mover(this.engine);
     const claimer = new Claimer(this.engine, this.#mover);
-    this.scanner = new Scanner(this.engine, this.#mover, claimer, (idle) => this.#forget(idle));
+    this.scanner = new Scanner(this.engine, this.#mover, claimer, (idle) => book.forget(idle));
     this.#timers = new Timers(this.engine, this.#mover);
     this.#follower = new Follower(this.engine, activity, this.scanner, (slot) => this.#timers.note(slot));
     this.locator = new Locator(this.engine, this.#mover);
@@ -100,6 +102,7 @@ export class Session {
         await Promise.all(active.slice(at, at + LOADS_AT_ONCE).map((address) => this.engine.book.log(address)));
       }
       this.#advanceLater();
+      this.#forgetLater();
     }
     this.#follower.start(this.holds);
   }
@@ -110,6 +113,7 @@ export class Session {
     this.leaser.stop(why);
     this.waits.stop();
     this.#cancelPeriod?.();
+    this.#cancelForget?.();
     this.ring.stop();
     await Promise.all([this.scanner.stop(), this.#timers.stop(), this.#follower.stop(), this.#advancing]);
   }
@@ -166,11 +170,12 @@ export class Session {
       });
   }
 
-  #forget(log: Log): void {
-    const { book } = this.engine;
-    const topic = book.peek(log.address.topic);
-    book.forget(log);
-    if (topic !== undefined && book.peek(topic.name) === undefined) this.ring.drop(topic);
+  #forgetLater(): void {
+    if (this.#stopped) return;
+    this.#cancelForget = this.engine.env.timer(FORGET_EVERY_MS, () => {
+      for (const topic of this.engine.book.forgetIdle()) this.ring.drop(topic);
+      this.#forgetLater();
+    });
   }
 
   #advanceLater(): void {

@@ -69,11 +69,14 @@ export class Settler {
 
   async settle(request: SettleRequest): Promise<SettleResult> {
     checkShape(request);
-    const [ack, nack, extend, progress, release] = await Promise.all([
-      this.#each(request.ack, (group, results) => this.#ack(group, results)),
-      this.#each(request.nack, (group, results) => this.#nack(group, results)),
+    // First what keeps the lease, then what ends it: a position saved along with a nack or a release is kept.
+    const [extend, progress] = await Promise.all([
       this.#each(request.extend, (group, results) => this.#extend(group, results)),
       this.#each(request.progress, (group, results) => this.#progress(group, results)),
+    ]);
+    const [ack, nack, release] = await Promise.all([
+      this.#each(request.ack, (group, results) => this.#ack(group, results)),
+      this.#each(request.nack, (group, results) => this.#nack(group, results)),
       this.#each(request.release, (group, results) => this.#release(group, results)),
     ]);
     return { ack, nack, extend, progress, release };
@@ -214,7 +217,8 @@ export class Settler {
         return { to, attempt: failed.attempt, dueAt: null, outcome: 'dead', reason };
       }
       const delayMs = input.delayMs ?? backoffMs(failed.attempt, topic.settings, this.#engine.env.random());
-      const dueAt = delayMs > 0 ? now + delayMs : null;
+      // No later than it expires, so that it is seen to.
+      const dueAt = delayMs > 0 ? Math.min(now + delayMs, entry.expiresAt ?? Number.POSITIVE_INFINITY) : null;
       return { to: this.#waitingLog(log, topic, dueAt), attempt: failed.attempt, dueAt, outcome: 'nack', reason };
     });
   }
@@ -243,6 +247,21 @@ export class Settler {
     results: SettleItem[],
     decide: (entry: Entry, item: Item<T>) => Ending | null,
   ): Promise<void> {
+    let waiting = items;
+    for (let tries = 0; waiting.length > 0 && tries < TRIES; tries++) {
+      waiting = await this.#tryGiveBack(log, topic, waiting, results, decide);
+    }
+    for (const item of waiting) results[item.index] = refused(item.token, 'busy');
+  }
+
+  /** Returns the items whose entry was changed since it was read, as by an extension: they are looked at again. */
+  async #tryGiveBack<T>(
+    log: Log,
+    topic: Topic,
+    items: readonly Item<T>[],
+    results: SettleItem[],
+    decide: (entry: Entry, item: Item<T>) => Ending | null,
+  ): Promise<readonly Item<T>[]> {
     const entries = await readByIds(
       this.#engine.store,
       log.address,
@@ -274,18 +293,23 @@ export class Settler {
         group.items.push(item);
       }
     }
+    const again: Item<T>[] = [];
     await Promise.all([
       this.#cancelPurged(log, topic, purged, entries, results),
       ...[...groups.values()].map(async (group) => {
         const changes = (entry: Entry) => this.#moveChanges(topic, entry, endings.get(entry)!);
         const places = await this.#mover.move(log, group.entries, group.to, changes, true);
         for (const [at, item] of group.items.entries()) {
-          const ok = places[at] !== null;
-          results[item.index] = ok ? { leaseId: item.token, ok: true } : refused(item.token, 'lease-lost');
-          if (ok) this.#count(endings.get(group.entries[at]!)!, group.entries[at]!.uid);
+          if (places[at] === null) {
+            again.push(item);
+            continue;
+          }
+          results[item.index] = { leaseId: item.token, ok: true };
+          this.#count(endings.get(group.entries[at]!)!, group.entries[at]!.uid);
         }
       }),
     ]);
+    return again;
   }
 
   #moveChanges(topic: Topic, entry: Entry, { to, attempt, dueAt, outcome, reason }: Ending) {

@@ -5,7 +5,7 @@ import { DEAD_TIER, EMPTY_CHECKPOINT, entriesEnd, isSlotTopic, logKey, segmentOf
 import { parseSettings, type TopicSettings } from '../core/settings.ts';
 import type { Store } from '../store/store.ts';
 import type { Environment } from './environment.ts';
-import { Log } from './log.ts';
+import { LOOKED_UP_MS, Log } from './log.ts';
 
 /** A topic as known here: its settings, its logs that are active, and what its limits remember. */
 export class Topic {
@@ -22,13 +22,18 @@ export class Topic {
   limits: LimitState;
   /** When it was last served, counted in leases: who waits longest is next. */
   servedNth = 0;
-  /** Deals tasks out over buckets, and leases over them in turn. */
+  /** Deals tasks out over buckets. */
   turn = 0;
+  /** Leases from buckets in turn. */
+  leaseTurn = 0;
+  /** When it was last looked up: whoever did may still be busy with it. */
+  touchedAt: number;
 
   constructor(name: string, settings: TopicSettings, version: number | null, now: number) {
     this.name = name;
     this.settings = settings;
     this.version = version;
+    this.touchedAt = now;
     // A cooldown counts from now at the latest, and the rate's bucket starts empty: what went before isn't known.
     this.limits = { inFlight: 0, lastLeaseAt: 0, lastSettledAt: now, tokens: 0, refilledAt: now };
   }
@@ -62,7 +67,7 @@ export class Topic {
     return { ready, delayed, leased: this.limits.inFlight, dead: this.logs.get(DEAD_TIER)?.ready ?? 0 };
   }
 
-  /** Nothing keeps it in memory. */
+  /** Nothing is in it, as far as is known here. */
   get isIdle(): boolean {
     return this.delayed === 0 && this.moving === 0 && this.logs.size === 0 && !this.claiming;
   }
@@ -75,6 +80,8 @@ export class TopicBook {
   readonly #topics = new Map<string, Topic>();
   readonly #loadingTopics = new Map<string, Promise<Topic>>();
   readonly #loadingLogs = new Map<string, Promise<Log>>();
+  /** Topics without logs: those just loaded, and those whose last log was let go. */
+  readonly #maybeIdle = new Set<Topic>();
   /** Logs of time slots. */
   readonly #slots = new Map<string, Log>();
   /** Called with each log as it becomes active: before anybody else sees it, and once it is seen. */
@@ -88,7 +95,9 @@ export class TopicBook {
 
   /** A topic that is in memory. */
   peek(name: string): Topic | undefined {
-    return this.#topics.get(name);
+    const topic = this.#topics.get(name);
+    if (topic !== undefined) topic.touchedAt = this.#env.now();
+    return topic;
   }
 
   all(): IterableIterator<Topic> {
@@ -100,7 +109,7 @@ export class TopicBook {
   }
 
   async topic(name: string): Promise<Topic> {
-    const known = this.#topics.get(name);
+    const known = this.peek(name);
     if (known !== undefined) return known;
     let loading = this.#loadingTopics.get(name);
     if (loading === undefined) {
@@ -115,6 +124,7 @@ export class TopicBook {
     const topic = new Topic(name, parseSettings(row?.settings ?? null), row?.version ?? null, this.#env.now());
     for (const slot of this.#slots.values()) topic.delayed += slot.waiting.get(name) ?? 0;
     this.#topics.set(name, topic);
+    this.#maybeIdle.add(topic);
     return topic;
   }
 
@@ -138,10 +148,12 @@ export class TopicBook {
     return wrong;
   }
 
-  /** What waits of a topic in time slots counts no more. */
-  undelayTopic(topic: Topic): void {
-    for (const slot of this.#slots.values()) slot.waiting.delete(topic.name);
-    topic.delayed = 0;
+  /** How many tasks of a topic wait in each time slot. */
+  delayedIn(topic: Topic): readonly (readonly [Log, number])[] {
+    return [...this.#slots.values()].flatMap((slot) => {
+      const count = slot.waiting.get(topic.name) ?? 0;
+      return count > 0 ? [[slot, count] as const] : [];
+    });
   }
 
   peekLog(address: LogAddress): Log | undefined {
@@ -175,7 +187,7 @@ export class TopicBook {
     log.trimmed = log.saved.trimmed;
     log.scan = Math.max(log.saved.scan, log.completion);
     await log.findTail(log.scan);
-    await log.enterScanSegment();
+    if (!log.isAtNewSegment) await log.enterScanSegment();
     // All between the cursors is looked at now.
     log.unseen = null;
     await countUnscanned(log, this.#store);
@@ -197,14 +209,23 @@ export class TopicBook {
     // Another one may stand in its place by now.
     if (topic?.logs.get(log.address.tier) !== log) return;
     topic.logs.delete(log.address.tier);
-    if (topic.isIdle) this.#topics.delete(topic.name);
+    if (topic.isIdle) this.#maybeIdle.add(topic);
   }
 
-  forgetTopic(topic: Topic): void {
-    if (topic.isIdle) this.drop(topic);
+  /** Lets go of topics in which nothing is, and that nobody who looked them up can still be busy with. */
+  forgetIdle(): readonly Topic[] {
+    const before = this.#env.now() - LOOKED_UP_MS;
+    const dropped: Topic[] = [];
+    for (const topic of this.#maybeIdle) {
+      if (topic.logs.size > 0) this.#maybeIdle.delete(topic);
+      else if (topic.isIdle && topic.touchedAt <= before) dropped.push(topic);
+    }
+    for (const topic of dropped) this.drop(topic);
+    return dropped;
   }
 
   drop(topic: Topic): void {
+    this.#maybeIdle.delete(topic);
     this.#topics.delete(topic.name);
   }
 

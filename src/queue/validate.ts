@@ -59,6 +59,9 @@ export function checkTask(input: TaskInput, settings: TopicSettings, now: number
   if (fault) throw invalid(`${path}/priority`, priority, fault, String(defaultPriority(settings)));
   const dueAt = checkDue(input, now, path);
   const ttlMs = optionalInteger(input.ttlMs, `${path}/ttlMs`, 1, DELAY_MS.max);
+  if (ttlMs !== null && dueAt !== null && dueAt >= now + ttlMs) {
+    throw invalid(`${path}/ttlMs`, ttlMs, `longer than the delay (${dueAt - now} ms)`, String(dueAt - now + 60_000));
+  }
   return {
     payload: encodePayload(input.payload, `${path}/payload`, PAYLOAD_BYTES),
     metadata: encodeMetadata(input.metadata, `${path}/metadata`),
@@ -166,7 +169,7 @@ export function checkCount(list: unknown, path: string, most: number = ENQUEUE_T
 export function checkReason(value: unknown, path: string): string | null {
   if (value === undefined || value === null) return null;
   if (typeof value !== 'string') throw invalid(path, value, 'a string', '"host unreachable"');
-  return value.slice(0, REASON_BYTES);
+  return value.slice(0, REASON_BYTES).replace(/[\ud800-\udbff]$/, '');
 }
 
 /** A lease request that keeps the rules. */

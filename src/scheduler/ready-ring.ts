@@ -203,10 +203,11 @@ const hasReady = (topic: Topic, tiers: ReadonlySet<number>): boolean => {
 
 /** Logs of the tiers asked for: highest first, or, with buckets, in turn. */
 function* logsInOrder(topic: Topic, tiers: ReadonlySet<number> | null): Generator<Log | undefined> {
-  const { buckets } = topic.settings;
-  const first = buckets ? topic.turn++ : 0;
+  const buckets = topic.settings.buckets ?? 0;
+  const first = buckets > 0 ? topic.leaseTurn++ : 0;
   for (let nth = 0; nth < TIERS; nth++) {
-    const tier = buckets ? (first + nth) % TIERS : TIERS - 1 - nth;
+    // What was put elsewhere before the topic had buckets comes after them.
+    const tier = nth < buckets ? (first + nth) % buckets : TIERS - 1 - (nth - buckets);
     if (tiers === null || tiers.has(tier)) yield topic.logs.get(tier);
   }
 }

@@ -23,12 +23,17 @@ export async function recoverLog(engine: Engine, log: Log, topic: Topic | null):
 
 async function recoverTier(engine: Engine, log: Log, topic: Topic): Promise<void> {
   await openBetween(engine, log, topic, log.completion, log.scan);
+  // What was not counted may have been purged, or have expired: it is swept and looked through soon.
+  log.sweep = topic.settings.purgedAt !== null;
+  if (log.unscanned > COUNTED) log.expiresAt = engine.env.now();
   if (log.unscanned > 0 && log.unscanned <= COUNTED) {
     const interrupted: EntryHead[] = [];
     log.ready = 0;
+    log.expiresAt = Number.POSITIVE_INFINITY;
     for await (const head of heads(engine, log, log.scan, log.nextId)) {
       if (counts(head, topic) || head.status === 'pending') log.countReady(1);
       if (head.status === 'pending') interrupted.push(head);
+      if (head.expiresAt !== null) log.expiresAt = Math.min(log.expiresAt, head.expiresAt);
     }
     log.interrupted = interrupted;
   }

@@ -7,6 +7,7 @@
  * all is settled are closed and trimmed (promise Q5).
  */
 
+import { BATCH_ENTRIES } from '../core/bounds.ts';
 import { isPurged } from '../core/claim.ts';
 import { type Entry, type EntryChange, type EntryHead, FINAL_VERSION, type LogAddress } from '../core/entry.ts';
 import { withAttempt } from '../core/history.ts';
@@ -28,6 +29,9 @@ const GRACE_MS = 100;
 /** Least time between two passes of a log. */
 const PASS_EVERY_MS = 500;
 const RETRY_MS = 1_000;
+/** How often a log is looked through for tasks that expired while they waited: this, and a millisecond for so many. */
+const EXPIRE_EVERY_MS = 1_000;
+const ENTRIES_PER_MS = 100;
 const RECOUNT_MS = 1_000;
 /** When an idle log is looked at again that was in use lately. */
 const IDLE_AGAIN_MS = 15_000;
@@ -40,6 +44,13 @@ const MARKS_PER_RETENTION = 16;
 
 /** What was decided on an entry, and the version on which it was. */
 type Requeue = Extract<ScanDecision, { readonly kind: 'requeue' | 'bury' }> & { readonly version: number };
+
+/** An entry that ends without having been worked on. */
+interface Ending {
+  readonly head: EntryHead;
+  readonly status: 'expired' | 'cancelled';
+  readonly reason: string;
+}
 
 export class Scanner {
   readonly #engine: Engine;
@@ -86,7 +97,7 @@ export class Scanner {
 
   /** Passes a log now, and answers when that is done. */
   async passNow(log: Log): Promise<void> {
-    await this.#passing.get(log);
+    for (let passing = this.#passing.get(log); passing !== undefined; passing = this.#passing.get(log)) await passing;
     await this.#start(log);
   }
 
@@ -133,6 +144,7 @@ export class Scanner {
     const nextDead = log.isDead ? await this.#passDead(topic, log) : null;
     if (!log.isDead) {
       await this.#sweep(topic, log);
+      await this.#expire(topic, log);
       await this.#checkOpen(topic, log);
       this.#raiseCompletion(log);
       await this.#closeSegments(log);
@@ -154,6 +166,37 @@ export class Scanner {
     await this.#claimer.sweep(topic, log);
   }
 
+  /** Ends tasks that expired while they waited: no lease may meet them for long, and they count until then. */
+  async #expire(topic: Topic, log: Log): Promise<void> {
+    const { env } = this.#engine;
+    const now = env.now();
+    if (now < Math.max(log.expiresAt, log.expireAgainAt)) return;
+    // A look at all that waits: the more that is, the more seldom.
+    log.expireAgainAt = now + EXPIRE_EVERY_MS + log.unscanned / ENTRIES_PER_MS;
+    log.expiresAt = Number.POSITIVE_INFINITY;
+    let next = Number.POSITIVE_INFINITY;
+    let ends: Ending[] = [];
+    const end = async (): Promise<void> => {
+      const ended = await this.#end(topic, log, ends, now);
+      log.countReady(-ended.filter((head) => !isPurged(head, topic.settings.purgedAt)).length);
+      ends = [];
+    };
+    try {
+      for await (const head of heads(this.#engine, log, log.scan, log.nextId)) {
+        if (head.status !== 'ready' || head.expiresAt === null) continue;
+        if (head.expiresAt > now) next = Math.min(next, head.expiresAt);
+        else ends.push({ head, status: 'expired', reason: 'time to live over' });
+        if (ends.length >= ENTRIES_PER_PASS) await end();
+      }
+      await end();
+    } catch (error) {
+      next = now;
+      throw error;
+    } finally {
+      log.expiresAt = Math.min(log.expiresAt, next);
+    }
+  }
+
   // ── what is open ──────────────────────────────────────────────────────────────────────────────────────────────
 
   async #checkOpen(topic: Topic, log: Log): Promise<void> {
@@ -167,7 +210,7 @@ export class Scanner {
     const found = await readHeadsByIds(this.#engine.store, log.address, ids);
     const requeues = new Map<number, Requeue>();
     const settled: EntryHead[] = [];
-    const ends: { readonly head: EntryHead; readonly status: 'expired' | 'cancelled'; readonly reason: string }[] = [];
+    const ends: Ending[] = [];
     for (const id of ids) {
       const head = found.get(id);
       if (head === undefined) {
@@ -208,14 +251,10 @@ export class Scanner {
     for (const head of settled) this.#closeOpen(topic, log, head.id);
   }
 
-  async #end(
-    topic: Topic,
-    log: Log,
-    ends: readonly { readonly head: EntryHead; readonly status: 'expired' | 'cancelled'; readonly reason: string }[],
-    now: number,
-  ): Promise<readonly EntryHead[]> {
+  async #end(topic: Topic, log: Log, ends: readonly Ending[], now: number): Promise<readonly EntryHead[]> {
     const done: EntryHead[] = [];
-    for (const group of groupBySegment(ends, ({ head }) => head.id, this.#engine.store.meta.segmentSize)) {
+    const batches = groupBySegment(ends, ({ head }) => head.id, this.#engine.store.meta.segmentSize).flatMap(inBatches);
+    for (const group of batches) {
       const answers = await log.change(
         group.map(
           ({ head, status, reason }): EntryChange => ({
@@ -295,8 +334,7 @@ export class Scanner {
     let seen = 0;
     // Dead letters that are appended meanwhile are for the next pass.
     const end = log.nextId;
-    const expired: { readonly head: EntryHead; readonly status: 'expired' | 'cancelled'; readonly reason: string }[] =
-      [];
+    const expired: Ending[] = [];
     for await (const head of heads(this.#engine, log, log.completion, end)) {
       const decision = decideDead(head, topic.settings, now);
       if (decision.kind === 'open') {
@@ -400,6 +438,7 @@ export class Scanner {
 
   #setNext(topic: Topic, log: Log, nextDead: number | null): void {
     let next = nextDead ?? Number.POSITIVE_INFINITY;
+    if (!log.isDead) next = Math.min(next, Math.max(log.expiresAt, log.expireAgainAt));
     for (const open of log.open.values()) if (open.until < next) next = open.until;
     const { retentionMs } = topic.settings;
     const mark = log.settledMarks[0];
@@ -410,6 +449,12 @@ export class Scanner {
     for (const closedAt of log.closed.values()) next = Math.min(next, closedAt + retentionMs);
     this.due(log, next);
   }
+}
+
+function inBatches(group: readonly Ending[]): Ending[][] {
+  const batches: Ending[][] = [];
+  for (let at = 0; at < group.length; at += BATCH_ENTRIES) batches.push(group.slice(at, at + BATCH_ENTRIES));
+  return batches;
 }
 
 /** What a message row says of a task whose entry ended so; null where the row is not this entry's. */

@@ -5,7 +5,7 @@
  */
 
 import { isExpired, isPurged } from '../core/claim.ts';
-import { type Entry, type EntryChange, FINAL_VERSION } from '../core/entry.ts';
+import { type Entry, type EntryChange, type EntryHead, FINAL_VERSION, isFinal } from '../core/entry.ts';
 import { segmentEnd, segmentOf, slotEnd } from '../core/log.ts';
 import { tierOf } from '../core/priority.ts';
 import type { Engine } from '../queue/engine.ts';
@@ -88,7 +88,10 @@ export class Timers {
         );
         continue;
       }
-      for (const entry of page) if (entry.status === 'moved') await this.#mover.ensureArrived(entry);
+      for (const entry of page) {
+        if (entry.status === 'moved') await this.#mover.ensureArrived(entry);
+        else if (isFinal(entry.status)) await this.#keep(log, entry);
+      }
       if (
         !(await this.#moveOn(
           log,
@@ -99,7 +102,8 @@ export class Timers {
       log.completion = page.at(-1)!.id + 1;
       log.scan = log.completion;
     }
-    for (let at = log.trimmed; at < log.completion; ) {
+    // What was cancelled in it, or expired, can be looked at for the retention.
+    for (let at = log.trimmed; at < log.completion && log.keepUntil <= env.now(); ) {
       const segment = segmentOf(at, size);
       const end = Math.min(log.completion, segmentEnd(segment, size));
       await definitely(env, () => store.trim(log.address, segment, at, end));
@@ -112,10 +116,20 @@ export class Timers {
     } else this.note(log);
   }
 
+  async #keep(log: Log, entry: EntryHead): Promise<void> {
+    if (entry.target === null || entry.status === 'void' || entry.status === 'duplicate') return;
+    const topic = await this.#engine.book.topic(entry.target);
+    log.keepUntil = Math.max(log.keepUntil, entry.updatedAt + topic.settings.retentionMs);
+  }
+
   #isOver(log: Log): boolean {
     const { env, store } = this.#engine;
     const now = env.now();
-    return log.isForgettable(now) && slotEnd(log.address.tier, store.meta.slotMs) + LATE_WRITES_MS <= now;
+    return (
+      log.isForgettable(now) &&
+      log.keepUntil <= now &&
+      slotEnd(log.address.tier, store.meta.slotMs) + LATE_WRITES_MS <= now
+    );
   }
 
   /** A slot that is over leaves nothing behind: its topics go on elsewhere. */
@@ -164,6 +178,7 @@ export class Timers {
     const set: EntryChange['set'] = { status, version: FINAL_VERSION, updatedAt: now, reason };
     const [answer] = await log.change([{ id: entry.id, expect: { uid: entry.uid, version: entry.version }, set }]);
     if (!answer!.applied) return false;
+    await this.#keep(log, { ...entry, ...set });
     // Purged ones were taken off when they were purged.
     if (!isPurged(entry, topic.settings.purgedAt)) this.#engine.book.delay(log, topic.name, -1);
     if (status === 'expired') this.#engine.counters.expired++;

@@ -63,8 +63,7 @@ describe('enqueue and lease', () => {
     const tasks = await queue.lease({ max: 10 });
     expect(tasks.map((task) => task.payload)).toEqual([5000, 101, 5, 100]);
     expect(tasks.map((task) => task.priority)).toEqual([5000, 101, 5, 100]);
-    const refused = await queue.enqueue('p', { payload: 0, priority: 0 });
-    expect(refused).toMatchObject({ id: null, code: 'invalid-input' });
+    await expect(queue.enqueue('p', { payload: 0, priority: 0 })).rejects.toMatchObject({ code: 'invalid-input' });
   });
 
   test('goes round the topics', async () => {
@@ -174,7 +173,65 @@ describe('enqueue and lease', () => {
   });
 });
 
+describe('answers and turns', () => {
+  test('buckets are leased in turn, one by one as well', async () => {
+    const { queue } = await testQueue();
+    await queue.configure('spread', { buckets: 3 });
+    await queue.enqueue(
+      'spread',
+      Array.from({ length: 30 }, (_, nth) => ({ payload: nth % 3 })),
+    );
+    const seen: unknown[] = [];
+    for (let nth = 0; nth < 9; nth++) seen.push((await queue.lease())[0]!.payload);
+    expect([0, 1, 2].map((bucket) => seen.filter((payload) => payload === bucket).length)).toEqual([3, 3, 3]);
+  });
+
+  test('an answer is bounded in bytes, of a lease and of a listing', async () => {
+    const { queue } = await testQueue();
+    for (const topic of ['a', 'b', 'c']) {
+      for (let nth = 0; nth < 10; nth++)
+        await queue.enqueue(
+          topic,
+          Array.from({ length: 3 }, () => ({ payload: 'x'.repeat(250_000) })),
+        );
+    }
+    const leased = await queue.lease({ max: 1000 });
+    expect(leased.length).toBeGreaterThan(5);
+    expect(leased.length).toBeLessThan(25);
+    const { tasks, after } = await queue.tasks('a', { limit: 1000 });
+    expect(tasks.length).toBeLessThan(25);
+    expect(after).toBeDefined();
+  });
+});
+
 describe('delays and times to live', () => {
+  test('a task that nobody leases ends with its time to live', async () => {
+    const { queue, env } = await testQueue();
+    const task = { payload: 1, ttlMs: 5_000, messageId: 'x' };
+    const id = idOf(await queue.enqueue('x', task));
+    await queue.enqueue('x', [{ payload: 2, ttlMs: 60_000 }, { payload: 3 }]);
+    await env.advance(7_000);
+    expect((await queue.topic('x')).counts.ready).toBe(2);
+    expect((await queue.task('x', id)).state).toBe('expired');
+    expect(await queue.enqueue('x', { ...task, onDuplicate: 'again' })).toMatchObject({ deduplicated: false });
+    await env.advance(70_000);
+    expect((await queue.topic('x')).counts.ready).toBe(1);
+    expect(queue.status().expired).toBe(3);
+    await expect(queue.enqueue('x', { payload: 1, ttlMs: 1_000, delayMs: 2_000 })).rejects.toMatchObject({
+      code: 'invalid-input',
+    });
+  });
+
+  test('a delayed task that was cancelled can be looked at for the retention', async () => {
+    const { queue, env } = await testQueue();
+    const id = idOf(await queue.enqueue('d', { payload: 1, delayMs: 5_000 }));
+    await queue.cancel('d', id, 'no');
+    await env.advance(1_800_000);
+    expect(await queue.task('d', id)).toMatchObject({ state: 'cancelled', reason: 'no' });
+    await env.advance(2_000_000);
+    await expect(queue.task('d', id)).rejects.toMatchObject({ code: 'task-not-found' });
+  });
+
   test('a delayed task comes at its time, not before, and keeps its id', async () => {
     const { queue, env } = await testQueue();
     const id = idOf(await queue.enqueue('d', { payload: 1, delayMs: 60_000 }));
@@ -288,6 +345,35 @@ describe('settling', () => {
       [2, 'nack', null],
       [3, null, null],
     ]);
+  });
+
+  test.each(['nack', 'release', 'ack'] as const)(
+    '%s goes together with progress and extend in one call',
+    async (end) => {
+      const { queue } = await testQueue();
+      const id = idOf(await queue.enqueue('s', { payload: 1 }));
+      const [task] = await queue.lease();
+      const { leaseId } = task!;
+      const settled = await queue.settle({
+        progress: [{ leaseId, position: 17 }],
+        extend: [{ leaseId, leaseMs: 60_000 }],
+        [end]: [{ leaseId, ...(end === 'nack' ? { delayMs: 0 } : {}) }],
+      });
+      expect([settled.progress[0]!.ok, settled.extend[0]!.ok, settled[end][0]!.ok]).toEqual([true, true, true]);
+      expect((await queue.task('s', id)).progress).toBe(17);
+    },
+  );
+
+  test('a nack beside extensions of the same lease is not refused', async () => {
+    const { queue } = await testQueue();
+    await queue.enqueue('s', { payload: 1 });
+    const [task] = await queue.lease();
+    const { leaseId } = task!;
+    const calls = Array.from({ length: 5 }, (_, nth) => queue.settle({ extend: [{ leaseId, leaseMs: 60_000 + nth }] }));
+    const nacked = await queue.settle({ nack: [{ leaseId, dead: true }] });
+    await Promise.all(calls);
+    expect(nacked.nack[0]!.ok).toBe(true);
+    expect((await queue.topic('s')).counts).toMatchObject({ leased: 0, dead: 1 });
   });
 
   test('release gives a task back without counting', async () => {
@@ -632,6 +718,33 @@ describe('topics', () => {
     expect(await queue.redrive('t')).toMatchObject({ redriven: 0 });
     const again = await restart();
     expect((await again.topic('t')).counts).toEqual({ ready: 0, delayed: 0, leased: 1, dead: 0 });
+  });
+
+  test('a purge of more than is counted at a start is seen after one', async () => {
+    const { queue, env, restart } = await testQueue({ path: await tempFile() });
+    for (let nth = 0; nth < 13; nth++)
+      await queue.enqueue(
+        't',
+        Array.from({ length: 1_000 }, () => ({ payload: 1 })),
+      );
+    const purge = queue.purge('t');
+    await Promise.resolve();
+    await env.advance(1);
+    await purge;
+    const again = await restart();
+    await env.advance(10_000);
+    expect((await again.topic('t')).counts).toEqual({ ready: 0, delayed: 0, leased: 0, dead: 0 });
+    await expect(again.purge('never')).rejects.toMatchObject({ code: 'topic-not-found' });
+  });
+
+  test('looking at topics leaves nothing in memory', async () => {
+    const { queue, env } = await testQueue();
+    for (let nth = 0; nth < 50; nth++) {
+      await queue.tasks(`t${nth}`);
+      await queue.cursors(`t${nth}`);
+    }
+    await env.advance(120_000);
+    expect(queue.status().activeTopics).toBe(0);
   });
 
   test('drained resolves when nothing waits, is delayed or leased', async () => {
