@@ -38,6 +38,33 @@ export const SLOT_MS = 250;
 export const TIERS = 10;
 export const DEFAULT_PRIORITY = 5;
 
+const DAY_MS = 86_400_000;
+const LONGEST_MS = 3650 * DAY_MS;
+/** Shorter, and a task could be gone before a caller who retries has asked for it. */
+const SHORTEST_RETENTION_MS = 300_000;
+
+/** What a topic's settings may be, for HTTP and for callers in process alike. */
+export const SETTING_BOUNDS = {
+  leaseMs: LEASE_MS,
+  maxAttempts: { min: 1, max: 1_000 },
+  maxRunMs: { min: LEASE_MS.min, max: LONGEST_MS },
+  backoffMs: { min: 0, max: DAY_MS },
+  maxBackoffMs: { min: 0, max: 30 * DAY_MS },
+  maxInFlight: { min: 1, max: 1_000_000 },
+  minIntervalMs: { min: 1, max: DAY_MS },
+  cooldownMs: { min: 1, max: DAY_MS },
+  rateTasks: { min: 1, max: 1_000_000 },
+  ratePerMs: { min: 1, max: DAY_MS },
+  rateBurst: { min: 1, max: 1_000_000 },
+  blockedUntil: { min: 0, max: Number.MAX_SAFE_INTEGER },
+  retentionMs: { min: SHORTEST_RETENTION_MS, max: LONGEST_MS },
+  deadRetentionMs: { min: SHORTEST_RETENTION_MS, max: LONGEST_MS },
+  dedupWindowMs: { min: 0, max: LONGEST_MS },
+  bandFrom: { min: Number.MIN_SAFE_INTEGER, max: Number.MAX_SAFE_INTEGER },
+  bands: { min: 1, max: TIERS },
+  buckets: { min: 1, max: TIERS },
+} as const;
+
 function assertBounds(): void {
   const hold: readonly (readonly [boolean, string])[] = [
     [PAYLOAD_BYTES + METADATA_BYTES + MESSAGE_ID_BYTES < BATCH_BYTES, 'one task fits into one batch'],

@@ -48,5 +48,9 @@ export const Time = (options: object = {}) =>
 export const Ms = (minimum: number, maximum: number, options: object = {}) =>
   Type.Integer({ minimum, maximum, examples: [30_000], ...options });
 
+/** An integer between two bounds. */
+export const Within = ({ min, max }: { readonly min: number; readonly max: number }, options: object = {}) =>
+  Type.Integer({ minimum: min, maximum: max, ...options });
+
 /** A count or a cursor in an answer. */
 export const Count = (options: object = {}) => Type.Integer({ minimum: 0, ...options });
