@@ -15,6 +15,12 @@ import { type Frontier, type FrontierCounts, sumTopics } from './frontier.ts';
 /** A lease call may wait for as long as it asked for, and then some. */
 const GRACE_MS = 10_000;
 
+/** One task of an enqueue whose every task was refused. */
+interface TaskRefusal {
+  readonly code: string;
+  readonly message: string;
+}
+
 export class ServerError extends Error {
   override readonly name = 'ServerError';
   constructor(
@@ -22,6 +28,8 @@ export class ServerError extends Error {
     /** Of the problem document. */
     readonly code: string,
     detail: string,
+    /** One a task, where every task of an enqueue was refused. */
+    readonly refusals: readonly TaskRefusal[] = [],
   ) {
     super(`queue server: ${code} (${status}): ${detail}`);
   }
@@ -54,8 +62,14 @@ export class HttpFrontier implements Frontier {
   }
 
   async enqueue(host: string, tasks: readonly TaskInput[]): Promise<readonly EnqueueResult[]> {
-    const answer = await this.#call<{ tasks: EnqueueResult[] }>('POST', `${this.#topic(host)}/tasks`, { tasks });
-    return answer.tasks;
+    try {
+      const answer = await this.#call<{ tasks: EnqueueResult[] }>('POST', `${this.#topic(host)}/tasks`, { tasks });
+      return answer.tasks;
+    } catch (error) {
+      // Where all were refused, the call is, with an error for each.
+      if (!(error instanceof ServerError) || error.refusals.length !== tasks.length) throw error;
+      return error.refusals.map(({ code, message }) => ({ id: null, deduplicated: false, code, detail: message }));
+    }
   }
 
   async lease({ signal, ...request }: LeaseRequest): Promise<readonly LeasedTask[]> {
@@ -121,8 +135,17 @@ export class HttpFrontier implements Frontier {
 
 function problemOf(status: number, text: string): ServerError {
   try {
-    const { code, detail } = JSON.parse(text) as { code?: unknown; detail?: unknown };
-    return new ServerError(status, String(code ?? 'unknown'), String(detail ?? ''));
+    const {
+      code,
+      detail,
+      errors = [],
+    } = JSON.parse(text) as {
+      code?: unknown;
+      detail?: unknown;
+      errors?: readonly (Omit<TaskRefusal, 'code'> & Partial<TaskRefusal>)[];
+    };
+    const refusals = errors.filter((error): error is TaskRefusal => error.code !== undefined);
+    return new ServerError(status, String(code ?? 'unknown'), String(detail ?? ''), refusals);
   } catch {
     return new ServerError(status, 'unknown', text.slice(0, 200));
   }

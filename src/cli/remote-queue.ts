@@ -40,8 +40,14 @@ export class RemoteQueue implements CommandQueue {
     options: EnqueueOptions = {},
   ): Promise<readonly EnqueueResult[]> {
     const headers = options.idempotencyKey === undefined ? {} : { 'idempotency-key': options.idempotencyKey };
-    const answer = await this.#call('POST', `${topicPath(topic)}/tasks`, { tasks: tasks.map(toWire) }, {}, headers);
-    return (answer as { tasks: readonly EnqueueResult[] }).tasks;
+    try {
+      const answer = await this.#call('POST', `${topicPath(topic)}/tasks`, { tasks: tasks.map(toWire) }, {}, headers);
+      return (answer as { tasks: readonly EnqueueResult[] }).tasks;
+    } catch (error) {
+      const results = error instanceof QueueError ? refusals(error.issues) : [];
+      if (results.length !== tasks.length) throw error;
+      return results;
+    }
   }
 
   async lease({ signal: _signal, ...request }: LeaseRequest = {}): Promise<readonly LeasedTask[]> {
@@ -161,6 +167,12 @@ function problemError(text: string): QueueError | null {
     return null;
   }
 }
+
+/** The results of a call whose every task was refused: the server answers it as a problem that names each. */
+const refusals = (issues: readonly InputIssue[]): readonly EnqueueResult[] =>
+  (issues as readonly (InputIssue & { readonly code?: string })[]).flatMap(({ code, message }) =>
+    code === undefined ? [] : [{ id: null, deduplicated: false, code, detail: message }],
+  );
 
 function unreachable(url: string, error: unknown): string {
   const cause = (error as { cause?: { code?: unknown; message?: unknown } }).cause;

@@ -43,7 +43,12 @@ export async function serve(flags: Flags, env: Environment): Promise<void> {
       throw error instanceof StoreOutdatedError ? outdated(error.message, options.store) : error;
     },
   );
-  const server = await createServer(queue, { maxBodyBytes: settings.maxBodyBytes, log, processMetrics: true });
+  const server = await createServer(queue, {
+    maxBodyBytes: settings.maxBodyBytes,
+    anyHost: settings.allowPublic,
+    log,
+    processMetrics: true,
+  });
   let url: string;
   try {
     url = await server.listen(settings.listen.host, settings.listen.port);

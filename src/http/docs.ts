@@ -17,6 +17,13 @@ const ANY_CALL: readonly ErrorCode[] = [
 const ANY_QUEUE_CALL: readonly ErrorCode[] = ['store-unavailable', 'busy'];
 const ANY_BODY: readonly ErrorCode[] = ['body-too-large', 'unsupported-media-type', 'unsupported-encoding'];
 
+/**
+ * Of the pages under /docs. Without `upgrade-insecure-requests`, which the package's own has: on an address that is not
+ * loopback, a browser would then ask for everything by HTTPS.
+ */
+const DOCS_CSP =
+  "default-src 'self'; base-uri 'self'; frame-ancestors 'self'; img-src 'self' data:; object-src 'none'; script-src-attr 'none'; style-src 'self'";
+
 /** Serves the OpenAPI document at /docs/json, and a page to read and try it at /docs. Register before the routes. */
 export async function describeApi(app: App): Promise<void> {
   const optionalBodies = new Set<unknown>();
@@ -49,7 +56,7 @@ export async function describeApi(app: App): Promise<void> {
       const codes = new Set<ErrorCode>([...ANY_CALL, ...(route.config?.docs?.codes ?? [])]);
       if (url.startsWith('/v1/')) for (const code of ANY_QUEUE_CALL) codes.add(code);
       if (schema.body !== undefined) for (const code of ANY_BODY) codes.add(code);
-      const response = { ...problemResponses(codes), ...(schema.response as object | undefined) };
+      const response = { ...problemResponses(codes), ...described(schema.response, schema.summary ?? '') };
       return { schema: { ...schema, response }, url };
     },
     transformObject: (document) => {
@@ -62,7 +69,15 @@ export async function describeApi(app: App): Promise<void> {
       return document.openapiObject;
     },
   });
-  await app.register(swaggerUi, { routePrefix: '/docs', staticCSP: true });
+  await app.register(swaggerUi, { routePrefix: '/docs', staticCSP: DOCS_CSP });
+}
+
+/** Success answers with a description: of their schema, or what the call does. */
+function described(responses: unknown, summary: string): object {
+  const entries = Object.entries((responses ?? {}) as Record<string, { readonly description?: string }>);
+  return Object.fromEntries(
+    entries.map(([status, schema]) => [status, schema.description ? schema : { ...schema, description: summary }]),
+  );
 }
 
 function problemResponses(codes: ReadonlySet<ErrorCode>): Record<number, object> {

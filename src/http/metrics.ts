@@ -20,23 +20,30 @@ const COUNTERS: readonly Entry[] = [
   ['ebbmark_tasks_redelivered_total', 'Tasks leased that had been leased before.', 'redelivered'],
   ['ebbmark_tasks_succeeded_total', 'Tasks acknowledged.', 'succeeded'],
   ['ebbmark_tasks_failed_total', 'Attempts that failed.', 'failed'],
-  ['ebbmark_tasks_dead_lettered_total', 'Tasks that went to the dead letters.', 'dead_lettered'],
+  ['ebbmark_tasks_dead_lettered_total', 'Tasks that went to the dead letters.', 'deadLettered'],
   ['ebbmark_tasks_expired_total', 'Tasks that were not completed in time.', 'expired'],
 ];
+
+export interface Metrics {
+  readonly contentType: string;
+  /** All of them as they are now, in Prometheus' text format. */
+  read(): Promise<string>;
+}
 
 /**
  * Prometheus metrics, read from the queue's status when they are asked for. No label per topic: there are millions.
  * @param processMetrics adds those of the process; once a process
  */
-export function metricsOf(queue: Pick<Queue, 'status'>, processMetrics: boolean): Registry {
+export function metricsOf(queue: Pick<Queue, 'status'>, processMetrics: boolean): Metrics {
   const registry = new Registry();
+  let now = queue.status();
   for (const [name, help, field] of GAUGES) {
     new Gauge({
       name,
       help,
       registers: [registry],
       collect() {
-        this.set(queue.status()[field]);
+        this.set(now[field]);
       },
     });
   }
@@ -47,7 +54,7 @@ export function metricsOf(queue: Pick<Queue, 'status'>, processMetrics: boolean)
       registers: [registry],
       collect() {
         this.reset();
-        this.inc(queue.status()[field]);
+        this.inc(now[field]);
       },
     });
   }
@@ -58,7 +65,7 @@ export function metricsOf(queue: Pick<Queue, 'status'>, processMetrics: boolean)
     registers: [registry],
     collect() {
       this.reset();
-      for (const [resolved, count] of Object.entries(queue.status().unknown)) this.inc({ resolved }, count);
+      for (const [resolved, count] of Object.entries(now.unknown)) this.inc({ resolved }, count);
     },
   });
   new Gauge({
@@ -66,9 +73,16 @@ export function metricsOf(queue: Pick<Queue, 'status'>, processMetrics: boolean)
     help: 'When the completion scanner last finished a pass; 0 before the first.',
     registers: [registry],
     collect() {
-      this.set((queue.status().lastScanAt ?? 0) / 1000);
+      this.set((now.lastScanAt ?? 0) / 1000);
     },
   });
   if (processMetrics) collectDefaultMetrics({ register: registry });
-  return registry;
+  return {
+    contentType: registry.contentType,
+    read: () => {
+      // One look for all of a scrape: they belong together, and each costs a walk over the topics.
+      now = queue.status();
+      return registry.metrics();
+    },
+  };
 }

@@ -12,10 +12,12 @@ export interface ProblemDocument {
   readonly errors?: readonly InputIssue[];
 }
 
-export const PROBLEM_TYPE = 'application/problem+json';
+/** One task of a call that was refused, where all were. */
+export interface TaskIssue extends InputIssue {
+  readonly code: string;
+}
 
-/** Issues one answer lists at the most. */
-export const MAX_ISSUES = 20;
+export const PROBLEM_TYPE = 'application/problem+json';
 
 /** The address of a code's explanation, relative to the server (RFC 9457, section 3.1.1). */
 export const typeOf = (code: ErrorCode): string => `/docs/errors#${code}`;
@@ -23,7 +25,7 @@ export const typeOf = (code: ErrorCode): string => `/docs/errors#${code}`;
 export function problemOf(error: QueueError): ProblemDocument {
   const { code, detail, issues } = error;
   const problem = { type: typeOf(code), title: ERROR_CODES[code], status: STATUS_OF[code], code, detail };
-  return issues.length === 0 ? problem : { ...problem, errors: issues.slice(0, MAX_ISSUES) };
+  return issues.length === 0 ? problem : { ...problem, errors: issues };
 }
 
 /** Headers that go with a code. */

@@ -22,6 +22,11 @@ import { Waits } from './waits.ts';
 export interface ServerOptions {
   /** Bytes of a body, uncompressed, at the most; 8 MiB when absent. */
   readonly maxBodyBytes?: number;
+  /**
+   * Takes calls by any Host name. Off, only by those of loopback: a page of a browser here could else have its own name
+   * point to this address (DNS rebinding), and would then be of the same origin.
+   */
+  readonly anyHost?: boolean;
   /** Told of what went wrong; never of payloads. Requests are logged one by one at level `debug` only. */
   readonly log?: HttpLogger;
   /** Adds the process's own metrics to /metrics; once a process. */
@@ -77,7 +82,7 @@ export async function createServer(queue: Queue, options: ServerOptions = {}): P
   app.setValidatorCompiler(validatorCompiler(NAMED));
   handleErrors(app, log);
   readsJson(app, options.maxBodyBytes ?? DEFAULT_MAX_BODY_BYTES);
-  guard(app, surroundings);
+  guard(app, surroundings, options.anyHost ?? false);
   if (log?.level === 'debug' || log?.level === 'trace') logRequests(app, log);
   await describeApi(app);
   for (const routes of [taskRoutes, leaseRoutes, topicRoutes, adminRoutes, serviceRoutes]) routes(app, surroundings);
@@ -93,11 +98,13 @@ export async function createServer(queue: Queue, options: ServerOptions = {}): P
 }
 
 /** What every request has to pass, before its body is read. */
-function guard(app: App, { isStopping }: Surroundings): void {
+function guard(app: App, { isStopping }: Surroundings, anyHost: boolean): void {
   app.addHook('onRequest', (request, _reply, done) => {
     const { headers } = request;
     if (headers.host === undefined && request.raw.httpVersion === '1.1') {
       done(new QueueError('invalid-input', 'An HTTP/1.1 request has a Host header (RFC 9112, section 3.2)'));
+    } else if (!anyHost && headers.host !== undefined && !isLoopbackHost(headers.host)) {
+      done(new QueueError('forbidden', FOREIGN_HOST));
     } else if (headers.origin !== undefined && !isSafe(request.method) && !isSameOrigin(headers.origin, headers.host)) {
       // A page of another site, in a browser that reaches this server: a call without a body needs no preflight.
       done(new QueueError('forbidden', 'Changes are not taken from pages of other origins'));
@@ -106,6 +113,10 @@ function guard(app: App, { isStopping }: Surroundings): void {
     } else done();
   });
 }
+
+const FOREIGN_HOST =
+  'This server listens on loopback, and takes calls only by the names localhost, 127.x.x.x and [::1]; behind a proxy that passes other names on: --allow-public (EBBMARK_ALLOW_PUBLIC=on)';
+const isLoopbackHost = (host: string): boolean => /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d*)?$/i.test(host);
 
 const isSafe = (method: string): boolean => method === 'GET' || method === 'HEAD' || method === 'OPTIONS';
 const isSameOrigin = (origin: string, host: string | undefined): boolean =>

@@ -51,7 +51,7 @@ export function statusText({ version, uptimeMs, queue, topics }: Status): string
       ['dead', queue.dead, 'redelivered', queue.redelivered],
       ['waiting calls', queue.waiting, 'succeeded', queue.succeeded],
       ['active topics', queue.activeTopics, 'failed', queue.failed],
-      ['', '', 'dead-lettered', queue.dead_lettered],
+      ['', '', 'dead-lettered', queue.deadLettered],
       ['', '', 'expired', queue.expired],
       ['', '', 'unknown at first', Object.values(queue.unknown).reduce((sum, count) => sum + count, 0)],
     ],

@@ -5,6 +5,8 @@ import { type InputIssue, QueueError } from '../core/errors.ts';
 import { isBadQuery } from './query.ts';
 import { issuesOf } from './validation-messages.ts';
 
+/** Issues one answer lists at the most. */
+const MAX_ISSUES = 20;
 /** Values up to this many are looked through for all that is wrong; in larger input only the first is named. */
 const LISTED_VALUES = 2_000;
 
@@ -56,7 +58,11 @@ function newAjv(named: readonly TSchema[], allErrors: boolean): Ajv {
 function refusal(part: string, issues: readonly InputIssue[]): QueueError {
   const { path, message } = issues[0]!;
   const more = issues.length > 1 ? ` (and ${issues.length - 1} more)` : '';
-  return new QueueError('invalid-input', `${part}${path === '' ? '' : ` ${path}`}: ${message}${more}`, issues);
+  return new QueueError(
+    'invalid-input',
+    `${part}${path === '' ? '' : ` ${path}`}: ${message}${more}`,
+    issues.slice(0, MAX_ISSUES),
+  );
 }
 
 const integersOf = (schema: TSchema): readonly string[] =>

@@ -81,7 +81,7 @@ describe('ebbmark serve', () => {
     const socket = net.connect(Number(new URL(server.url).port), '127.0.0.1');
     socket.on('error', () => {});
     socket.write(
-      'POST /v1/topics/a/tasks HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{',
+      'POST /v1/topics/a/tasks HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{',
     );
     await fetch(`${server.url}/healthz`);
     const at = performance.now();
@@ -96,7 +96,7 @@ describe('ebbmark serve', () => {
     const socket = net.connect(Number(new URL(server.url).port), '127.0.0.1');
     socket.on('error', () => {});
     socket.write(
-      'POST /v1/topics/a/tasks HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{',
+      'POST /v1/topics/a/tasks HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{',
     );
     await fetch(`${server.url}/healthz`);
     const at = performance.now();

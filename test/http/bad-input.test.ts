@@ -176,7 +176,6 @@ describe('a query that breaks a rule', () => {
 
 describe('addresses and methods', () => {
   it.each([
-    '/',
     '/v1',
     '/v1/',
     '/v1/topics/a/',
@@ -232,5 +231,33 @@ describe('requests from pages of other sites', () => {
     expectProblem(await server.call('POST', path, { headers: { origin: 'https://evil.example' } }), 403, 'forbidden');
     expectProblem(await server.call('POST', path, { headers: { origin: 'null' } }), 403, 'forbidden');
     expect((await server.call('POST', path, { headers: { origin: server.url } })).status).toBe(200);
+  });
+});
+
+describe('names of other hosts', () => {
+  it.each([
+    'evil.example',
+    'evil.example:8080',
+    'localhost.evil.example',
+    '127.0.0.1.evil.example',
+    '10.0.0.1',
+    '[::2]',
+    '',
+  ])('are refused on loopback: %j', async (host) => {
+    for (const path of ['/healthz', '/v1/topics', '/docs/json'])
+      expectProblem(await server.call('GET', path, { headers: { host } }), 403, 'forbidden');
+  });
+
+  it.each(['localhost', 'LOCALHOST:1', '127.0.0.1', '127.255.0.1:8080', '[::1]', '[::1]:8080'])(
+    'but not its own: %s',
+    async (host) => {
+      expect((await server.call('GET', '/healthz', { headers: { host } })).status).toBe(200);
+    },
+  );
+
+  it('are taken where others may reach the server', async () => {
+    const open = await startServer({ anyHost: true });
+    expect((await open.call('GET', '/healthz', { headers: { host: 'queue.example.org' } })).status).toBe(200);
+    await open.close();
   });
 });

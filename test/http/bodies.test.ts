@@ -68,6 +68,8 @@ const REFUSED: Readonly<Record<string, readonly [number, string, CallOptions]>> 
   'constructor.prototype': [400, 'invalid-input', { raw: task('{"constructor":{"prototype":{"admin":true}}}') }],
   'a number beyond a float': [400, 'invalid-input', { raw: task('[{"n":-1e999}]') }],
   'a number of 400 digits': [400, 'invalid-input', { raw: task('9'.repeat(400)) }],
+  'an integer that would lose digits': [400, 'invalid-input', { raw: task('{"id":9007199254740993}') }],
+  'a negative one': [400, 'invalid-input', { raw: task('[-12345678901234567890]') }],
   'a body over the limit': [413, 'body-too-large', { raw: task(`"${'x'.repeat(LIMIT)}"`) }],
   'a body far over the limit': [413, 'body-too-large', { raw: task(`"${'x'.repeat(20 * LIMIT)}"`) }],
   'a gzip bomb': [413, 'body-too-large', { raw: gzipSync(zeros), headers: { 'content-encoding': 'gzip' } }],
@@ -131,6 +133,12 @@ describe('bodies that are taken', () => {
     'a byte order mark': { raw: bytes([0xef, 0xbb, 0xbf], task('1')) },
     '126 levels of a payload': { raw: task('['.repeat(125) + ']'.repeat(125)) },
     'the greatest number': { raw: task('[1.7976931348623157e308, 1e-999, "1e999"]') },
+    'integers beyond 2^53 that a float holds': { raw: task('[9007199254740992,-10000000000000000000,1e300]') },
+    'digits that are no integer': {
+      raw: task(
+        '["9007199254740993","\\"9007199254740993",0.12345678901234567,1234567890123456.7,1e-0000000000000000001]',
+      ),
+    },
     'brackets in texts': { raw: task(JSON.stringify(`\\"${'['.repeat(1000)}\\`)) },
     'a key called constructor': { raw: task('{"constructor":"McLaren"}') },
   };
@@ -144,7 +152,7 @@ describe('bodies that never end', () => {
   it('counts bytes as they come where no length was given', async () => {
     const raw = await connectRaw(server.port);
     raw.socket.write(
-      `POST ${PATH} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n`,
+      `POST ${PATH} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n`,
     );
     const chunk = `10000\r\n${'x'.repeat(0x10000)}\r\n`;
     for (let sent = 0; sent <= LIMIT; sent += 0x10000) raw.socket.write(chunk);
@@ -156,7 +164,7 @@ describe('bodies that never end', () => {
     for (const encoding of ['identity', 'gzip']) {
       const raw = await connectRaw(server.port);
       raw.socket.write(
-        `POST ${PATH} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Encoding: ${encoding}\r\nContent-Length: 1000\r\n\r\n{"tasks"`,
+        `POST ${PATH} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Encoding: ${encoding}\r\nContent-Length: 1000\r\n\r\n{"tasks"`,
       );
       raw.socket.end();
       await raw.closed;
@@ -167,10 +175,10 @@ describe('bodies that never end', () => {
     const raw = await connectRaw(server.port);
     const length = 2 * LIMIT;
     raw.socket.write(
-      `POST ${PATH} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: ${length}\r\n\r\n`,
+      `POST ${PATH} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: ${length}\r\n\r\n`,
     );
     await raw.until(/body-too-large/);
-    raw.socket.write(`${'x'.repeat(length)}GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n`);
+    raw.socket.write(`${'x'.repeat(length)}GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n`);
     expect(await raw.until(/"status":"ok"/)).toMatch(/HTTP\/1\.1 413 [\s\S]*HTTP\/1\.1 200 /);
     raw.socket.destroy();
   });

@@ -11,7 +11,7 @@ afterAll(() => server.close());
 
 const PATH = tasksPath('connections');
 const request = (method: string, path: string, body = '', headers = '') =>
-  `${method} ${path} HTTP/1.1\r\nHost: x\r\n${body === '' ? '' : 'Content-Type: application/json\r\n'}${headers}Content-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`;
+  `${method} ${path} HTTP/1.1\r\nHost: localhost\r\n${body === '' ? '' : 'Content-Type: application/json\r\n'}${headers}Content-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`;
 const enqueue = (payload: string) => request('POST', PATH, `{"tasks":[{"payload":${payload}}]}`);
 
 describe('a connection', () => {
@@ -92,31 +92,41 @@ describe('what is no request', () => {
     ['not HTTP', 'hello\r\n\r\n', 400, 'invalid-input'],
     ['TLS', '\u0016\u0003\u0001\u0002\u0000\u0001', 400, 'invalid-input'],
     ['HTTP/2', 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', 400, 'invalid-input'],
-    ['an unknown method', 'BREW /pot HTTP/1.1\r\nHost: x\r\n\r\n', 400, 'invalid-input'],
-    ['a header without a name', 'GET /healthz HTTP/1.1\r\nHost: x\r\n: y\r\n\r\n', 400, 'invalid-input'],
+    ['an unknown method', 'BREW /pot HTTP/1.1\r\nHost: localhost\r\n\r\n', 400, 'invalid-input'],
+    ['a header without a name', 'GET /healthz HTTP/1.1\r\nHost: localhost\r\n: y\r\n\r\n', 400, 'invalid-input'],
     ['a space before the colon', 'GET /healthz HTTP/1.1\r\nHost : x\r\n\r\n', 400, 'invalid-input'],
     [
       'two lengths',
-      'POST /v1/leases HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}',
+      'POST /v1/leases HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}',
       400,
       'invalid-input',
     ],
     [
       'a length and chunks',
-      'POST /v1/leases HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n',
+      'POST /v1/leases HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n',
       400,
       'invalid-input',
     ],
-    ['a negative length', 'POST /v1/leases HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n', 400, 'invalid-input'],
+    [
+      'a negative length',
+      'POST /v1/leases HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n',
+      400,
+      'invalid-input',
+    ],
     ['no Host', 'GET /healthz HTTP/1.1\r\nConnection: close\r\n\r\n', 400, 'invalid-input'],
     [
       'a header too large',
-      `GET /healthz HTTP/1.1\r\nHost: x\r\nX: ${'x'.repeat(20_000)}\r\n\r\n`,
+      `GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: ${'x'.repeat(20_000)}\r\n\r\n`,
       431,
       'headers-too-large',
     ],
-    ['an address too long', `GET /${'x'.repeat(20_000)} HTTP/1.1\r\nHost: x\r\n\r\n`, 431, 'headers-too-large'],
-    ['many headers', `GET /healthz HTTP/1.1\r\nHost: x\r\n${'X: y\r\n'.repeat(20_000)}\r\n`, 431, 'headers-too-large'],
+    ['an address too long', `GET /${'x'.repeat(20_000)} HTTP/1.1\r\nHost: localhost\r\n\r\n`, 431, 'headers-too-large'],
+    [
+      'many headers',
+      `GET /healthz HTTP/1.1\r\nHost: localhost\r\n${'X: y\r\n'.repeat(20_000)}\r\n`,
+      431,
+      'headers-too-large',
+    ],
   ])('%s is answered by a problem, and the connection closed', async (_name, text, status, code) => {
     const raw = await connectRaw(server.port);
     raw.socket.write(text, 'latin1');

@@ -72,7 +72,7 @@ describe('POST /v1/leases', () => {
   it('leases nothing for a pipelined caller who has gone', async () => {
     const raw = await connectRaw(server.port);
     const body = JSON.stringify({ topics: ['gone2'], waitMs: 30_000 });
-    const request = `POST /v1/leases HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`;
+    const request = `POST /v1/leases HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`;
     raw.socket.write(request + request);
     await eventually(() => server.queue.status().waiting === 2);
     raw.socket.destroy();
@@ -85,7 +85,7 @@ describe('POST /v1/leases', () => {
     await server.enqueue('lost', { payload: 1 });
     const raw = await connectRaw(server.port);
     const lease = (body: string) =>
-      `POST /v1/leases HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`;
+      `POST /v1/leases HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`;
     // The answer to the second waits behind that to the first, which waits for a task.
     raw.socket.write(lease('{"topics":["blocked"],"waitMs":30000}') + lease('{"topics":["lost"]}'));
     await eventually(async () => (await server.queue.topic('lost')).counts.leased === 1);

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ERROR_CODES } from '../../src/core/errors.ts';
+import { metricsOf } from '../../src/http/metrics.ts';
 import { startServer, type TestServer } from './support/server.ts';
 
 let server: TestServer;
@@ -52,6 +53,22 @@ describe('what the server says of itself', () => {
     });
   });
 
+  it('/metrics, all of one moment', async () => {
+    let looks = 0;
+    const status = () => {
+      looks++;
+      return { ...server.queue.status(), ready: looks, dead: looks };
+    };
+    const metrics = metricsOf({ status }, false);
+    looks = 0;
+    expect(await metrics.read()).toMatch(/^ebbmark_tasks_ready 1$[\s\S]*^ebbmark_tasks_dead 1$/m);
+    expect(looks).toBe(1);
+  });
+
+  it('/ leads to /docs', async () => {
+    expect(await server.get('/')).toMatchObject({ status: 302, headers: { location: '/docs' } });
+  });
+
   it('answers HEAD', async () => {
     expect(await server.call('HEAD', '/healthz')).toMatchObject({ status: 200, text: '' });
   });
@@ -61,6 +78,7 @@ describe('/docs', () => {
   it('is a page, with what it needs', async () => {
     const page = await server.get('/docs');
     expect(page).toMatchObject({ status: 200, text: expect.stringContaining('swagger-ui') });
+    expect(page.headers['content-security-policy']).not.toContain('upgrade-insecure-requests');
     for (const [, file] of page.text.matchAll(/(?:src|href)="(\/docs\/[^"]+\.(?:js|css))"/g)) {
       expect((await server.get(file!)).status, file).toBe(200);
     }
@@ -109,11 +127,15 @@ describe('/docs', () => {
     );
     for (const methods of Object.values(json.paths) as Record<
       string,
-      { operationId?: string; summary?: string; responses: object }
+      { operationId?: string; summary?: string; responses: Record<string, { description: string }> }
     >[]) {
       for (const operation of Object.values(methods)) {
         expect(operation.operationId).toBeTruthy();
         expect(operation.summary).toBeTruthy();
+        for (const { description } of Object.values(operation.responses)) {
+          expect(description).toBeTruthy();
+          expect(description, operation.operationId).not.toBe('Default Response');
+        }
         expect(operation.responses).toHaveProperty('400');
         expect(operation.responses).toHaveProperty('503');
       }

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { connectRaw, eventually, startServer, type TestServer } from './support/server.ts';
 
 const waitsForLease = '{"topics":["quiet"],"waitMs":60000}';
-const leaseRequest = `POST /v1/leases HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: ${waitsForLease.length}\r\n\r\n${waitsForLease}`;
+const leaseRequest = `POST /v1/leases HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: ${waitsForLease.length}\r\n\r\n${waitsForLease}`;
 
 async function withServer(work: (server: TestServer) => Promise<void>): Promise<void> {
   const server = await startServer();
@@ -37,7 +37,7 @@ describe('stop', () => {
       const raw = await connectRaw(server.port);
       // A body that is on its way keeps the connection busy, so that it outlives the beginning of the end.
       raw.socket.write(
-        'POST /v1/topics/late/tasks HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 27\r\n\r\n{"tasks":',
+        'POST /v1/topics/late/tasks HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 27\r\n\r\n{"tasks":',
       );
       await server.get('/healthz');
       const stopped = server.server.stop();
@@ -66,7 +66,7 @@ describe('stop', () => {
     withServer(async (server) => {
       const raw = await connectRaw(server.port);
       raw.socket.write(
-        'POST /v1/topics/slow/tasks HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{',
+        'POST /v1/topics/slow/tasks HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{',
       );
       await server.get('/healthz');
       const stopped = server.server.stop(50);

@@ -114,6 +114,23 @@ describe('POST /v1/topics/{topic}/tasks', () => {
     ]);
   });
 
+  it('refuses a call whose every task is refused, and names each', async () => {
+    const invalid = await server.post(tasksPath('e10'), {
+      tasks: [{ payload: 'x'.repeat(300 * 1024) }, { payload: 1, priority: 10 }],
+    });
+    expectProblem(invalid, 400, 'invalid-input');
+    expect(invalid.json.detail).toMatch(/^All 2 tasks were refused; the first: /);
+    expect(invalid.json.errors).toEqual([
+      { path: '/tasks/0', code: 'payload-too-large', message: expect.any(String) },
+      { path: '/tasks/1', code: 'invalid-input', message: expect.stringContaining('10') },
+    ]);
+    const large = { tasks: Array.from({ length: 25 }, () => ({ payload: 'x'.repeat(270_000) })) };
+    const tooLarge = await server.post(tasksPath('e10'), large);
+    expectProblem(tooLarge, 413, 'payload-too-large');
+    expect(tooLarge.json.errors).toHaveLength(25);
+    expectProblem(await server.get('/v1/topics/e10'), 404, 'topic-not-found');
+  });
+
   it('delays a task by delayMs and by runAt', async () => {
     const [a, b] = await server.enqueue(
       'e8',

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { SETTING_BOUNDS } from '../../src/core/bounds.ts';
 import { expectProblem, startServer, type TestServer, topicPath } from './support/server.ts';
 
 let server: TestServer;
@@ -60,6 +61,10 @@ describe('GET, PUT and DELETE /v1/topics/{topic}', () => {
     [{ buckets: 11 }],
     [{ paused: 'yes' }],
     [{ purgedAt: 1 }],
+    [{ purgedAt: '1' }],
+    [{ rate: { tasks: 1, perMs: 1, burst: 1_000_001 } }],
+    [{ backoffMs: 86_400_001 }],
+    [{ maxRunMs: 99 }],
     [{ unknown: 1 }],
     [[]],
     [null],
@@ -80,6 +85,36 @@ describe('GET, PUT and DELETE /v1/topics/{topic}', () => {
     expect(answer).toMatchObject({ status: 204, text: '' });
     expect(await server.lease('t5')).toEqual([]);
     expect((await server.get(`${topicPath('t5')}/tasks/${id}`)).json.state).toBe('cancelled');
+  });
+
+  it('answers 404 to a purge of a topic that never was', async () => {
+    expectProblem(await server.call('DELETE', topicPath('never')), 404, 'topic-not-found');
+  });
+
+  it('takes settings back as it gave them', async () => {
+    await server.enqueue('t7', { payload: 1 });
+    for (const purge of [false, true]) {
+      if (purge) await server.call('DELETE', topicPath('t7'));
+      const { settings } = (await server.get(topicPath('t7'))).json;
+      expect(settings.purgedAt === null).toBe(!purge);
+      const answer = await server.call('PUT', topicPath('t7'), { body: { ...settings, maxInFlight: 2 } });
+      expect(answer.status, answer.text).toBe(200);
+      expect(answer.json.settings).toEqual({ ...settings, maxInFlight: 2 });
+    }
+  });
+
+  it('has the bounds of the queue', async () => {
+    const B = SETTING_BOUNDS;
+    const longest = {
+      maxRunMs: B.maxRunMs.max,
+      retentionMs: B.retentionMs.max,
+      deadRetentionMs: B.deadRetentionMs.max,
+    };
+    const most = { maxInFlight: B.maxInFlight.max, rate: { tasks: 1, perMs: B.ratePerMs.max, burst: B.rateBurst.max } };
+    const body = { ...longest, ...most, dedupWindowMs: B.dedupWindowMs.max };
+    const answer = await server.call('PUT', topicPath('t8'), { body });
+    expect(answer.status, answer.text).toBe(200);
+    expect(answer.json.settings).toMatchObject(body);
   });
 
   it('waits until the topic is drained', async () => {

@@ -87,7 +87,10 @@ export const LeasedTask = Strict({
   leaseId: Type.String({ description: 'The fence: whoever settles shows it. Opaque.' }),
   leaseUntil: Time(),
 });
-export const LeaseAnswer = Strict({ tasks: Type.Array(LeasedTask) });
+export const LeaseAnswer = Strict(
+  { tasks: Type.Array(LeasedTask) },
+  { description: 'What was leased; empty where nothing is ready.' },
+);
 
 const LEASE_ID = 'kq0Zr1dB3mSxTn7uVw9yAg.5.0.mail.example.org';
 const LeaseId = Type.String({
@@ -127,7 +130,11 @@ export const SettleBody = Strict(
         Type.Boolean({ description: 'To the dead letters, whatever attempts are left.', examples: [true] }),
       ),
     }),
-    extend: items({ leaseMs: LeaseMs }),
+    extend: items({
+      leaseMs: Ms(LEASE_MS.min, LEASE_MS.max, {
+        description: 'How long the lease lasts from now, in milliseconds; required.',
+      }),
+    }),
     progress: items({ position: AnyJson({ description: 'What the next attempt should know; at most 64 KiB.' }) }),
     release: items({}),
   },
@@ -138,7 +145,12 @@ export const SettleItem = Strict({
   leaseId: Type.String(),
   ok: Type.Boolean(),
   leaseUntil: Type.Optional(Time()),
-  code: Type.Optional(Type.String({ description: 'Why it was refused: `lease-lost`, say.' })),
+  code: Type.Optional(
+    Type.String({
+      description:
+        'Why it was refused: `lease-lost`, `lease-invalid`, `run-limit` (extend), `result-too-large` (ack, progress), or `invalid-input`.',
+    }),
+  ),
   detail: Type.Optional(Type.String()),
 });
 const SettleItems = Type.Array(SettleItem);

@@ -16,6 +16,9 @@ export const Problem = Strict(
         Strict({
           path: Type.String({ description: 'JSON pointer into the part of the request that is wrong.' }),
           message: Type.String({ description: 'The value, the rule, and an example of what would be right.' }),
+          code: Type.Optional(
+            Type.String({ description: 'Where every task of an enqueue was refused: why this one was.' }),
+          ),
         }),
       ),
     ),
@@ -51,7 +54,7 @@ export const QueueStatus = Strict({
   redelivered: Count(),
   succeeded: Count(),
   failed: Count(),
-  dead_lettered: Count(),
+  deadLettered: Count(),
   expired: Count(),
   unknown: Strict(
     { applied: Count(), landed: Count(), refused: Count(), open: Count() },

@@ -9,7 +9,11 @@ const BASE64 = '^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$
 
 const payloadOrBytes = {
   payload: Type.Optional(
-    AnyJson({ description: 'Any JSON value, at most 256 KiB as text.', examples: [{ url: 'https://example.org/' }] }),
+    AnyJson({
+      description:
+        'Any JSON value, at most 256 KiB as text. A number that a 64-bit float does not hold (beyond ±1.8e308, or an integer beyond 2^53 that would lose digits) is refused: send it as a text.',
+      examples: [{ url: 'https://example.org/' }],
+    }),
   ),
   payloadBase64: Type.Optional(
     Type.String({
@@ -35,7 +39,11 @@ const DelayMs = Ms(0, DELAY_MS.max, {
   description: 'Not before this long from now, in milliseconds.',
   examples: [5000],
 });
-const RunAt = Time({ description: 'Not before this time, in milliseconds since 1970. Not together with `delayMs`.' });
+const RunAt = Time({
+  description: 'Not before this time, in milliseconds since 1970; at most 366 days ahead. Not together with `delayMs`.',
+  // A plausible one: an hour after the server's start.
+  examples: [Math.ceil(Date.now() / 3_600_000 + 1) * 3_600_000],
+});
 const ON_DUPLICATE: readonly OnDuplicate[] = ['keep', 'again', 'replace'];
 
 export const TaskInput = Strict(
@@ -113,7 +121,10 @@ export const EnqueueItem = Strict({
   code: Type.Optional(Type.String({ description: 'Why this one was refused; the others are not affected.' })),
   detail: Type.Optional(Type.String()),
 });
-export const EnqueueAnswer = Strict({ tasks: Type.Array(EnqueueItem) });
+export const EnqueueAnswer = Strict(
+  { tasks: Type.Array(EnqueueItem) },
+  { description: 'A result per task, in order; a null `id` is a refusal.' },
+);
 
 export const AttemptInfo = Strict({
   attempt: Count(),

@@ -1,16 +1,17 @@
 /** Topics: counts, settings, cursors, and what an operator does to them. */
 import Type from 'typebox';
-import { DELAY_MS, LEASE_MS, PAGE_TASKS, TIERS, TOPIC_BYTES, WAIT_MS } from '../../core/bounds.ts';
+import { PAGE_TASKS, SETTING_BOUNDS, TOPIC_BYTES, WAIT_MS } from '../../core/bounds.ts';
 import { DEFAULT_SETTINGS } from '../../core/settings.ts';
-import { Count, Ms, Nullable, Ref, Strict, Time } from './schema.ts';
+import { Count, Ms, Nullable, Ref, Strict, Time, Within } from './schema.ts';
 
 const D = DEFAULT_SETTINGS;
+const B = SETTING_BOUNDS;
 
 const Rate = Strict(
   {
-    tasks: Type.Integer({ minimum: 1, maximum: 1_000_000_000, examples: [10] }),
-    perMs: Ms(1, DELAY_MS.max, { examples: [1000] }),
-    burst: Type.Integer({ minimum: 1, maximum: 1_000_000_000, examples: [10] }),
+    tasks: Within(B.rateTasks, { examples: [10] }),
+    perMs: Within(B.ratePerMs, { examples: [1000] }),
+    burst: Within(B.rateBurst, { examples: [10] }),
   },
   {
     description: '`tasks` per `perMs` milliseconds, up to `burst` at once; null: no limit.',
@@ -20,59 +21,57 @@ const Rate = Strict(
 
 /** What a topic can be told; each with its bounds. */
 const settable = {
-  leaseMs: Ms(LEASE_MS.min, LEASE_MS.max, {
+  leaseMs: Within(B.leaseMs, {
     default: D.leaseMs,
+    examples: [30_000],
     description: "How long a lease lasts that doesn't ask for another time, in milliseconds.",
   }),
-  maxAttempts: Type.Integer({
-    minimum: 1,
-    maximum: 1_000,
+  maxAttempts: Within(B.maxAttempts, {
     default: D.maxAttempts,
     description: 'Deliveries before a task goes to the dead letters.',
     examples: [5],
   }),
   maxRunMs: Nullable(
-    Ms(1, DELAY_MS.max, {
+    Within(B.maxRunMs, {
       description: 'No extension reaches beyond this time after the lease was handed out; null: no bound.',
+      examples: [3_600_000],
     }),
   ),
-  backoffMs: Ms(0, DELAY_MS.max, {
+  backoffMs: Within(B.backoffMs, {
     default: D.backoffMs,
     description: 'Delay before the second attempt, in milliseconds; doubles with every further one.',
     examples: [1000],
   }),
-  maxBackoffMs: Ms(0, DELAY_MS.max, { default: D.maxBackoffMs, examples: [3_600_000] }),
+  maxBackoffMs: Within(B.maxBackoffMs, { default: D.maxBackoffMs, examples: [3_600_000] }),
   maxInFlight: Nullable(
-    Type.Integer({
-      minimum: 1,
-      maximum: 1_000_000_000,
+    Within(B.maxInFlight, {
       description: 'Tasks leased at the same time; null: no limit.',
       examples: [1],
     }),
   ),
   minIntervalMs: Nullable(
-    Ms(1, DELAY_MS.max, { description: 'Least time between two leases; null: no limit.', examples: [1000] }),
+    Within(B.minIntervalMs, { description: 'Least time between two leases; null: no limit.', examples: [1000] }),
   ),
   cooldownMs: Nullable(
-    Ms(1, DELAY_MS.max, {
+    Within(B.cooldownMs, {
       description: 'Least time between a settlement and the next lease; null: no limit.',
       examples: [1000],
     }),
   ),
   rate: Nullable(Rate),
   blockedUntil: Nullable(Time({ description: 'Nothing is leased before this time; null: not blocked.' })),
-  retentionMs: Ms(300_000, DELAY_MS.max, {
+  retentionMs: Within(B.retentionMs, {
     default: D.retentionMs,
     description: 'How long a settled task can be looked at, in milliseconds; five minutes at least.',
     examples: [3_600_000],
   }),
-  deadRetentionMs: Ms(300_000, DELAY_MS.max, {
+  deadRetentionMs: Within(B.deadRetentionMs, {
     default: D.deadRetentionMs,
     description: 'How long a dead letter waits for a redrive, in milliseconds.',
     examples: [1_209_600_000],
   }),
   dedupWindowMs: Nullable(
-    Ms(0, DELAY_MS.max, {
+    Within(B.dedupWindowMs, {
       default: D.dedupWindowMs,
       description: 'How long after its settlement a message id keeps its task; null: for ever.',
       examples: [86_400_000],
@@ -80,17 +79,15 @@ const settable = {
   ),
   bands: Type.Unsafe<number[] | null>({
     type: ['array', 'null'],
-    items: { type: 'integer', minimum: Number.MIN_SAFE_INTEGER, maximum: Number.MAX_SAFE_INTEGER },
-    minItems: 1,
-    maxItems: TIERS,
+    items: { type: 'integer', minimum: B.bandFrom.min, maximum: B.bandFrom.max },
+    minItems: B.bands.min,
+    maxItems: B.bands.max,
     description:
       'Maps wider priorities onto tiers: a priority belongs to the tier of the last band that begins at or below it; ascending. null: priorities 0–9.',
     examples: [[1, 101, 1001]],
   }),
   buckets: Nullable(
-    Type.Integer({
-      minimum: 1,
-      maximum: TIERS,
+    Within(B.buckets, {
       description: 'Without priorities: spread tasks over so many tiers, leased in turn; null: off.',
       examples: [4],
     }),
@@ -98,11 +95,22 @@ const settable = {
   paused: Type.Boolean({ default: D.paused, examples: [true] }),
 };
 
-export const SettingsPatch = Type.Partial(Strict(settable), {
+const change = {
   minProperties: 1,
   description: 'A change of settings: what is absent stays, null removes a limit.',
   examples: [{ maxInFlight: 1, cooldownMs: 1000 }],
-});
+};
+
+export const SettingsPatch = Type.Partial(Strict(settable), change);
+
+/** So that the settings of an answer can be sent back: their `purgedAt` is taken as it is, and changes nothing. */
+export const SettingsBody = Type.Partial(
+  Strict({
+    ...settable,
+    purgedAt: Nullable(Time({ description: 'As an answer gave it, or null; changes nothing.' })),
+  }),
+  change,
+);
 
 export const TopicSettings = Strict({
   ...settable,

@@ -15,6 +15,9 @@ const text = (description: string, type = 'text/plain') => ({
 
 /** Liveness, readiness, metrics, the status page, and the page that explains the error codes. */
 export function serviceRoutes(app: App, { queue, isStopping, processMetrics }: Surroundings): void {
+  // Who opens the address in a browser wants to read.
+  app.get('/', { schema: { hide: true } }, async (_request, reply) => reply.redirect('/docs', 302));
+
   app.get(
     '/healthz',
     {
@@ -61,7 +64,7 @@ export function serviceRoutes(app: App, { queue, isStopping, processMetrics }: S
         response: { 200: text('Prometheus text format') },
       },
     },
-    async (_request, reply) => reply.type(metrics.contentType).send(await metrics.metrics()),
+    async (_request, reply) => reply.type(metrics.contentType).send(await metrics.read()),
   );
 
   const status = cached(STATUS_CACHE_MS, () => readStatus(queue));

@@ -1,4 +1,5 @@
 import { QueueError } from '../../core/errors.ts';
+import type { EnqueueResult } from '../../queue/api.ts';
 import type { App, Surroundings } from '../app.ts';
 import { Ref } from '../contract/schema.ts';
 import { NoQuery } from '../contract/service.ts';
@@ -16,6 +17,7 @@ import {
 } from '../contract/tasks.ts';
 import { TopicParams } from '../contract/topics.ts';
 import { tasksFromWire, taskToWire } from '../payloads.ts';
+import type { TaskIssue } from '../problem.ts';
 
 const tags = ['tasks'];
 
@@ -28,7 +30,7 @@ export function taskRoutes(app: App, { queue, waits }: Surroundings): void {
         operationId: 'enqueue',
         summary: 'Put one or many tasks into a topic, which needs no creation',
         description:
-          'Answers once every accepted task is on disk. A result per task, in order; one that is refused has a null id and says why, and affects no other.',
+          'Answers once every accepted task is on disk. A result per task, in order: look at the `id` of each. One that is refused (a payload too large or not to be stored, a priority out of range, a `runAt` too far away or beside a `delayMs`) has a null `id` and says why, and affects no other; where all are refused, the call is, with `errors` naming each. A shape that breaks the schema (a field missing, unknown or of another type, a number out of its bounds) refuses the whole call.',
         tags,
         params: TopicParams,
         querystring: NoQuery,
@@ -36,7 +38,7 @@ export function taskRoutes(app: App, { queue, waits }: Surroundings): void {
         body: EnqueueBody,
         response: { 201: EnqueueAnswer },
       },
-      config: { docs: { codes: ['topic-invalid', 'outcome-unknown'] } },
+      config: { docs: { codes: ['topic-invalid', 'payload-too-large', 'outcome-unknown'] } },
     },
     async (request, reply) => {
       const idempotencyKey = request.headers['idempotency-key'];
@@ -45,6 +47,7 @@ export function taskRoutes(app: App, { queue, waits }: Surroundings): void {
         tasksFromWire(request.body.tasks),
         idempotencyKey === undefined ? undefined : { idempotencyKey },
       );
+      refuseWhereAllWereRefused(tasks);
       reply.code(201);
       return { tasks };
     },
@@ -149,4 +152,18 @@ export function taskRoutes(app: App, { queue, waits }: Surroundings): void {
       return taskToWire(await queue.reschedule(topic, id, request.body));
     },
   );
+}
+
+/** A caller who looks at nothing but the status must not take a refusal for a success. */
+function refuseWhereAllWereRefused(results: readonly EnqueueResult[]): void {
+  const issues: TaskIssue[] = [];
+  for (const [at, result] of results.entries()) {
+    if (result.id !== null) return;
+    issues.push({ path: `/tasks/${at}`, message: result.detail, code: result.code });
+  }
+  const [first] = issues;
+  if (first === undefined) return;
+  const code = issues.every((issue) => issue.code === 'payload-too-large') ? 'payload-too-large' : 'invalid-input';
+  const what = issues.length === 1 ? 'The task was refused' : `All ${issues.length} tasks were refused; the first`;
+  throw new QueueError(code, `${what}: ${first.message}`, issues);
 }

@@ -1,8 +1,10 @@
+import { QueueError } from '../../core/errors.ts';
+import type { Queue } from '../../queue/api.ts';
 import type { App, Surroundings } from '../app.ts';
 import { Ref } from '../contract/schema.ts';
 import { NoQuery } from '../contract/service.ts';
 import {
-  SettingsPatch,
+  SettingsBody,
   Topic,
   TopicAnswer,
   TopicPage,
@@ -66,12 +68,17 @@ export function topicRoutes(app: App, { queue, waits }: Surroundings): void {
         tags,
         params: TopicParams,
         querystring: NoQuery,
-        body: SettingsPatch,
+        body: SettingsBody,
         response: { 200: Ref(Topic) },
       },
       config: { docs: { codes: ['topic-invalid', 'settings-conflict', 'outcome-unknown'] } },
     },
-    (request) => queue.configure(request.params.topic, request.body),
+    async (request) => {
+      const { topic } = request.params;
+      const { purgedAt, ...patch } = request.body;
+      if (purgedAt !== undefined && purgedAt !== null) await checkPurgedAt(queue, topic, purgedAt);
+      return queue.configure(topic, patch);
+    },
   );
 
   app.delete(
@@ -92,4 +99,18 @@ export function topicRoutes(app: App, { queue, waits }: Surroundings): void {
       return reply.code(204).send(null);
     },
   );
+}
+
+/** Settings may be sent back as they were answered; a purge is another call. */
+async function checkPurgedAt(queue: Queue, topic: string, purgedAt: number): Promise<void> {
+  const now = await queue.topic(topic).then(
+    ({ settings }) => settings.purgedAt,
+    (error: unknown) => {
+      if (error instanceof QueueError && error.code === 'topic-not-found') return null;
+      throw error;
+    },
+  );
+  if (now === purgedAt) return;
+  const message = `${purgedAt} is not what it is (${now}); only a purge changes it: DELETE /v1/topics/{topic}`;
+  throw new QueueError('invalid-input', `body /purgedAt: ${message}`, [{ path: '/purgedAt', message }]);
 }
