@@ -1,5 +1,13 @@
 import { isExpired, isPurged } from '../core/claim.ts';
-import { FINAL_VERSION, FIRST_VERSION, isFinal, type LogAddress, type NewEntry, type Place } from '../core/entry.ts';
+import {
+  type EntryStatus,
+  FINAL_VERSION,
+  FIRST_VERSION,
+  isFinal,
+  type LogAddress,
+  type NewEntry,
+  type Place,
+} from '../core/entry.ts';
 import { invalid, QueueError } from '../core/errors.ts';
 import { slotLog, slotOf } from '../core/log.ts';
 import { type MessageRow, type MessageWrite, messageIdKey, shardOf } from '../core/message.ts';
@@ -32,6 +40,7 @@ interface Call {
 
 /** How long a row may be live before a duplicate makes sure that its task still is, in milliseconds. */
 const DOUBT_LIVE_MS = 60_000;
+const TOOK_ITS_TURN: ReadonlySet<EntryStatus> = new Set(['leased', 'done', 'expired', 'cancelled']);
 const SETTLED = ['done', 'dead', 'expired', 'cancelled'] as const;
 
 /**
@@ -280,6 +289,8 @@ export class Enqueuer {
           },
         },
       ]);
+      // It was handed out, or ended, before its row was written: then the id was its own while it lived.
+      if (!change!.applied && change!.row !== null && TOOK_ITS_TURN.has(change!.row.status)) continue;
       if (change!.applied) {
         if (address.topic === topic.name) log.countReady(-1);
         else this.#engine.book.delay(log, topic.name, -1);
