@@ -272,11 +272,14 @@ export function readStoreSettings(
   flags: Flags,
   env: Environment,
 ): { readonly address: StoreAddress; readonly options: StoreOptions } {
-  return storeOptionsOf(readSettings(STORE_SETTINGS, flags, env));
+  return storeOptionsOf(readSettings(STORE_SETTINGS, flags, env), flags);
 }
 
 /** @throws ConfigError where the settings don't go together, or a file of theirs cannot be read */
-export function storeOptionsOf(values: Values<(typeof STORE_SETTINGS)[number]>): ReturnType<typeof readStoreSettings> {
+export function storeOptionsOf(
+  values: Values<(typeof STORE_SETTINGS)[number]>,
+  flags: Flags,
+): ReturnType<typeof readStoreSettings> {
   const address = values.store;
   if (address.kind === 'sqlite') return { address, options: { store: address.text } };
   const given = { ...values, cassandraTlsVerifyHost: values.cassandraTlsVerifyHost ? null : false };
@@ -289,9 +292,10 @@ export function storeOptionsOf(values: Values<(typeof STORE_SETTINGS)[number]>):
   } catch (error) {
     if (!(error instanceof QueueError)) throw error;
     throw new ConfigError(
-      error.issues.map(
-        ({ path, message }) => `${SETTINGS[CREDENTIAL_OF[path as keyof CassandraCredentials]].env}: ${message}`,
-      ),
+      error.issues.map(({ path, message }) => {
+        const name = CREDENTIAL_OF[path as keyof CassandraCredentials];
+        return `${flags[name] === undefined ? SETTINGS[name].env : `--${SETTINGS[name].flag}`}: ${message}`;
+      }),
     );
   }
   return { address, options: { store: address.text, cassandra } };
@@ -313,7 +317,7 @@ export function readServerSettings(flags: Flags, env: Environment): Values<(type
   const values = readSettings(SERVER_SETTINGS, flags, env);
   if (!values.listen.loopback && !values.allowPublic) {
     throw new ConfigError([
-      `${SETTINGS.listen.env}: ${JSON.stringify(values.listen.host)} is not a loopback address, and this version has no access keys yet: anyone who reaches the port could do anything; for example: ${SETTINGS.listen.example}, or --${SETTINGS.allowPublic.flag} (${SETTINGS.allowPublic.env}=on) behind something that keeps others out`,
+      `${flags.listen === undefined ? SETTINGS.listen.env : `--${SETTINGS.listen.flag}`}: ${JSON.stringify(values.listen.host)} is not a loopback address, and this version has no access keys yet: anyone who reaches the port could do anything; for example: ${SETTINGS.listen.example}, or --${SETTINGS.allowPublic.flag} (${SETTINGS.allowPublic.env}=on) behind something that keeps others out`,
     ]);
   }
   return values;

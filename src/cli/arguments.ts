@@ -24,6 +24,15 @@ export function durationMs(text: string): number {
   return Math.round(Number(match[1]) * UNITS_MS[match[2]!]!);
 }
 
+/** An ISO 8601 time with its offset, or milliseconds since 1970. */
+export function instant(text: string): number {
+  if (/^\d{1,16}$/.test(text)) return integer(text);
+  const ms = /^\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)$/.test(text) ? Date.parse(text) : Number.NaN;
+  return Number.isNaN(ms)
+    ? refuse('a time with its offset (ISO 8601), or milliseconds since 1970', '2030-01-31T08:00:00Z')
+    : ms;
+}
+
 export function integer(text: string): number {
   const value = Number(text);
   return /^-?\d{1,16}$/.test(text) && Number.isSafeInteger(value) ? value : refuse('an integer', '5');

@@ -43,7 +43,10 @@ export function withQueue<O extends QueueOptions, A extends readonly unknown[]>(
   command.option('--json', 'print JSON');
   return command.action(async (...all: unknown[]) => {
     const options = all.at(-2) as O;
-    const connection = await connect({ url: options.url, store: options.store }, env);
+    const connection = await connect(
+      { url: options.url ?? command.parent?.opts<QueueOptions>().url, store: options.store },
+      env,
+    );
     try {
       await work(connection, options, ...(all.slice(0, -2) as unknown as A));
     } finally {

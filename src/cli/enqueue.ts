@@ -1,11 +1,11 @@
 /** `ebbmark enqueue`: one task from an argument or a file, or many from standard input. */
 import { open, readFile } from 'node:fs/promises';
 import { createInterface } from 'node:readline';
-import type { Command } from 'commander';
+import { type Command, Option } from 'commander';
 import { show } from '../core/errors.ts';
 import { safeText } from '../http/text.ts';
-import type { EnqueueResult, JsonValue, TaskInput, TaskPayload } from '../queue/api.ts';
-import { durationMs, integer, json, pair, topicName } from './arguments.ts';
+import type { EnqueueOptions, EnqueueResult, JsonValue, OnDuplicate, TaskInput, TaskPayload } from '../queue/api.ts';
+import { durationMs, instant, integer, json, pair, positive, topicName } from './arguments.ts';
 import { examples, partlyRefused, type QueueOptions, type Surroundings, withQueue } from './command.ts';
 import type { Connection } from './connect.ts';
 import { CommandError, usage } from './failure.ts';
@@ -21,6 +21,10 @@ interface EnqueueFlags extends QueueOptions {
   readonly delay?: number;
   readonly ttl?: number;
   readonly metadata?: Readonly<Record<string, string>>;
+  readonly runAt?: number;
+  readonly maxAttempts?: number;
+  readonly onDuplicate?: OnDuplicate;
+  readonly idempotencyKey?: string;
 }
 
 /** Lines of one call, and characters of them: far below the server's limit on a body. */
@@ -41,7 +45,17 @@ export function addEnqueueCommand(program: Command, surroundings: Surroundings):
     .option('--priority <n>', '0–9, 9 first, 5 when absent', integer)
     .option('--message-id <id>', "the task's own id: the topic has at most one task with it")
     .option('--delay <time>', 'not before this long from now: 30s, 5m, 2h', durationMs)
+    .option('--run-at <time>', 'not before this time: 2030-01-31T08:00:00Z, or milliseconds since 1970', instant)
     .option('--ttl <time>', 'expires when it was not completed by then', durationMs)
+    .option('--max-attempts <n>', "deliveries before the dead letters; the topic's when absent", positive)
+    .addOption(
+      new Option('--on-duplicate <what>', 'what a known message id gets; keep when absent').choices([
+        'keep',
+        'again',
+        'replace',
+      ]),
+    )
+    .option('--idempotency-key <key>', 'makes a second run of the same command safe; not with --lines')
     .option('--metadata <name=value>', 'handed to the worker; repeat for more', pair);
   withQueue(command, surroundings, enqueue);
   examples(
@@ -67,13 +81,13 @@ async function enqueue(
     );
   }
   if (options.lines) {
-    if (options.messageId !== undefined || options.bytes)
-      throw usage('--lines goes with neither --message-id nor --bytes');
+    if (options.messageId !== undefined || options.idempotencyKey !== undefined || options.bytes)
+      throw usage('--lines goes with none of --message-id, --idempotency-key and --bytes');
     await enqueueLines(queue, options, topic, rest);
     return;
   }
   const task = { ...rest, payload: payload !== undefined ? payload : await payloadOf(options) };
-  const result = (await queue.enqueue(topic, [task]))[0]!;
+  const result = (await queue.enqueue(topic, [task], keyOf(options)))[0]!;
   print(options, result, () => resultText(result));
   if (result.id === null) partlyRefused();
 }
@@ -83,10 +97,16 @@ function restOf(options: EnqueueFlags): Omit<TaskInput, 'payload'> {
     ...(options.priority === undefined ? {} : { priority: options.priority }),
     ...(options.messageId === undefined ? {} : { messageId: options.messageId }),
     ...(options.delay === undefined ? {} : { delayMs: options.delay }),
+    ...(options.runAt === undefined ? {} : { runAt: options.runAt }),
+    ...(options.maxAttempts === undefined ? {} : { maxAttempts: options.maxAttempts }),
+    ...(options.onDuplicate === undefined ? {} : { onDuplicate: options.onDuplicate }),
     ...(options.ttl === undefined ? {} : { ttlMs: options.ttl }),
     ...(options.metadata === undefined ? {} : { metadata: options.metadata }),
   };
 }
+
+const keyOf = ({ idempotencyKey }: EnqueueFlags): EnqueueOptions =>
+  idempotencyKey === undefined ? {} : { idempotencyKey };
 
 const resultText = (result: EnqueueResult): string =>
   result.id === null

@@ -13,10 +13,14 @@ export function createProgram(env: Environment): Command {
     .version(VERSION)
     .helpCommand(false)
     .showSuggestionAfterError()
+    // So that --url goes before a command as well as behind it.
+    .enablePositionalOptions()
     .configureHelp({ showGlobalOptions: false })
     .exitOverride()
     // main.ts prints errors, once.
     .configureOutput({ outputError: () => {} });
+
+  withSettings(program, ['url']);
 
   const server = withSettings(program.command('serve').description('run the server'), SERVER_SETTINGS).action(
     // Loaded only here: the other commands start faster without the server.

@@ -19,7 +19,7 @@ import type {
 import { CommandError } from './failure.ts';
 
 /** The part of the queue that commands use, whether it is in this process or behind a server. */
-export type CommandQueue = Omit<Queue, 'enqueue' | 'drained' | 'taskByMessageId' | 'status' | 'readiness' | 'stop'> & {
+export type CommandQueue = Omit<Queue, 'enqueue' | 'drained' | 'status' | 'readiness' | 'stop'> & {
   enqueue(topic: string, tasks: readonly TaskInput[], options?: EnqueueOptions): Promise<readonly EnqueueResult[]>;
 };
 
@@ -61,6 +61,12 @@ export class RemoteQueue implements CommandQueue {
 
   async task(topic: string, id: string, options: { readonly waitMs?: number } = {}): Promise<TaskInfo> {
     return fromWire((await this.#call('GET', taskPath(topic, id), undefined, { waitMs: options.waitMs })) as TaskInfo);
+  }
+
+  async taskByMessageId(topic: string, messageId: string): Promise<TaskInfo> {
+    const { tasks } = (await this.#call('GET', `${topicPath(topic)}/tasks`, undefined, { messageId })) as TaskPage;
+    if (tasks[0] === undefined) throw new QueueError('task-not-found');
+    return fromWire(tasks[0]);
   }
 
   async tasks(topic: string, { state, after, limit }: Parameters<Queue['tasks']>[1] = {}): Promise<TaskPage> {

@@ -1,9 +1,14 @@
+import { once } from 'node:events';
+import { existsSync } from 'node:fs';
+import { createServer as createSocketServer } from 'node:net';
+import { resolve } from 'node:path';
 import closeWithGrace from 'close-with-grace';
 import {
   type Environment,
   type Flags,
   readServerSettings,
   SETTINGS,
+  type StoreAddress,
   storeOptionsOf,
   unknownSettings,
 } from '../config.ts';
@@ -28,7 +33,7 @@ const REQUESTS_MS = 3_000;
  */
 export async function serve(flags: Flags, env: Environment): Promise<void> {
   const settings = readServerSettings(flags, env);
-  const { options } = storeOptionsOf(settings);
+  const { options } = storeOptionsOf(settings, flags);
   const log = createLog(settings.logLevel);
   for (const name of unknownSettings(env)) log.warn({ name }, 'this name in the environment is no setting');
   if (!settings.listen.loopback) {
@@ -38,11 +43,16 @@ export async function serve(flags: Flags, env: Environment): Promise<void> {
     );
   }
 
+  const { host, port } = settings.listen;
+  // Before the store: a start that fails has created nothing, and taken nothing over.
+  await mustBeFree(host, port);
+  const newFile = newFileOf(settings.store);
   const queue = await openQueue({ ...options, migrate: settings.migrate, reachMs: REACH_MS, log }).catch(
     (error: unknown) => {
       throw error instanceof StoreOutdatedError ? outdated(error.message, options.store) : error;
     },
   );
+  if (newFile !== null) log.info({ path: newFile }, 'created a new store');
   const server = await createServer(queue, {
     maxBodyBytes: settings.maxBodyBytes,
     anyHost: settings.allowPublic,
@@ -51,7 +61,7 @@ export async function serve(flags: Flags, env: Environment): Promise<void> {
   });
   let url: string;
   try {
-    url = await server.listen(settings.listen.host, settings.listen.port);
+    url = await server.listen(host, port);
   } catch (error) {
     await queue.stop();
     throw error;
@@ -74,3 +84,16 @@ export async function serve(flags: Flags, env: Environment): Promise<void> {
   );
   log.info({ version: VERSION, url, store: queue.status().store, pid: process.pid }, 'listening');
 }
+
+/** Takes an address and lets go of it. @throws what keeps it from being taken */
+async function mustBeFree(host: string, port: number): Promise<void> {
+  if (port === 0) return;
+  const probe = createSocketServer().listen(port, host);
+  await once(probe, 'listening');
+  probe.close();
+  await once(probe, 'close');
+}
+
+/** The absolute path of a file that is not there yet; null where there is one, or needs to be none. */
+const newFileOf = (store: StoreAddress): string | null =>
+  store.kind === 'sqlite' && store.path !== ':memory:' && !existsSync(store.path) ? resolve(store.path) : null;

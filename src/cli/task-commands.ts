@@ -1,9 +1,10 @@
 /** Commands on tasks: look at, list, lease, settle, cancel. */
-import type { Command } from 'commander';
+import { type Command, Option } from 'commander';
 import { safeText, time } from '../http/text.ts';
 import {
   type JsonValue,
   type LeasedTask,
+  type LeaseOrder,
   type SettleItem,
   TASK_STATES,
   type TaskInfo,
@@ -23,12 +24,16 @@ export function addTaskCommands(program: Command, surroundings: Surroundings): v
     .command('task')
     .description('look at a task: its state, attempts and result')
     .argument('<topic>', '', topicName)
-    .argument('<id>')
+    .argument('[id]')
+    .option('--message-id <id>', 'the task that has this message id, in place of its own')
     .option('--wait <time>', 'wait so long for its result, 60s at the most', durationMs);
   withQueue(
     task,
     surroundings,
-    async ({ queue }, options: QueueOptions & { wait?: number }, topic: string, id: string) => {
+    async ({ queue }, options: QueueOptions & { wait?: number; messageId?: string }, topic: string, own?: string) => {
+      if ((own === undefined) === (options.messageId === undefined))
+        throw usage('Name one task: by its id, or by --message-id; for example: --message-id order-17');
+      const id = own ?? (await queue.taskByMessageId(topic, options.messageId!)).id;
       const info = await queue.task(topic, id, options.wait === undefined ? {} : { waitMs: options.wait });
       print(options, info, () => taskText(info));
     },
@@ -50,6 +55,14 @@ export function addTaskCommands(program: Command, surroundings: Surroundings): v
     .description('lease tasks, to work on them by hand')
     .argument('[topic...]', 'names, or prefixes that end with *; all topics when absent', several(topicSelector))
     .option('--max <n>', 'tasks at the most', positive, 1)
+    .option('--max-per-topic <n>', 'tasks of one topic at the most', positive)
+    .option('--priority <n>', 'only of this tier, 0–9; repeat for more', several(integer))
+    .addOption(
+      new Option(
+        '--order <order>',
+        'fair goes round the topics (the default), priority takes the highest tier first',
+      ).choices(['fair', 'priority']),
+    )
     .option('--wait <time>', 'how long to wait for a first one, 60s at the most', durationMs)
     .option('--lease <time>', "how long the lease lasts; the topic's when absent", durationMs)
     .option('--worker <name>', 'who works on it', 'ebbmark-cli');
@@ -79,6 +92,20 @@ export function addTaskCommands(program: Command, surroundings: Surroundings): v
     .option('--reason <text>', 'why')
     .option('--dead', 'to the dead letters, whatever attempts are left');
   withQueue(nack, surroundings, nackTasks);
+
+  const extend = program
+    .command('extend')
+    .description('keep leased tasks for longer')
+    .argument('<lease-id...>')
+    .requiredOption('--lease <time>', 'how long the lease lasts from now', durationMs);
+  withQueue(
+    extend,
+    surroundings,
+    async ({ queue }, options: QueueOptions & { readonly lease: number }, ids: readonly string[]) => {
+      const items = ids.map((leaseId) => ({ leaseId, leaseMs: options.lease }));
+      settled(options, (await queue.settle({ extend: items })).extend);
+    },
+  );
 
   const release = program.command('release').description('give leased tasks back unworked').argument('<lease-id...>');
   withQueue(release, surroundings, async ({ queue }, options: QueueOptions, ids: readonly string[]) => {
@@ -157,6 +184,9 @@ async function leaseTasks(
     readonly max: number;
     readonly wait?: number;
     readonly lease?: number;
+    readonly maxPerTopic?: number;
+    readonly priority?: readonly number[];
+    readonly order?: LeaseOrder;
     readonly worker: string;
   },
   topics: readonly string[] = [],
@@ -165,6 +195,9 @@ async function leaseTasks(
     max: options.max,
     worker: options.worker,
     ...(topics.length === 0 ? {} : { topics }),
+    ...(options.maxPerTopic === undefined ? {} : { maxPerTopic: options.maxPerTopic }),
+    ...(options.priority === undefined ? {} : { priorities: options.priority }),
+    ...(options.order === undefined ? {} : { order: options.order }),
     ...(options.wait === undefined ? {} : { waitMs: options.wait }),
     ...(options.lease === undefined ? {} : { leaseMs: options.lease }),
   });

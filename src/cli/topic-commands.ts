@@ -71,7 +71,7 @@ export function addTopicCommands(program: Command, surroundings: Surroundings): 
     const command = program.command(verb).description(about).argument('<topic>', '', topicName);
     withQueue(command, surroundings, async ({ queue }, options: QueueOptions, name: string) => {
       const info = await queue[verb](name);
-      print(options, info, () => `${safeText(name)} is ${info.settings.paused ? 'paused' : 'not paused'}.`);
+      print(options, info, () => `${safeText(name)} is ${info.settings.paused ? 'paused' : 'resumed'}.`);
     });
   }
 

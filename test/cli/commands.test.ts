@@ -65,6 +65,42 @@ describe('the way of a task, against a running server', () => {
     expect(done.out).toMatch(/^ +1 +me +\d{4}-/m);
   });
 
+  it('enqueue, task, lease and extend with all that goes with them', async () => {
+    const at = new Date(Date.now() + 3_600_000).toISOString();
+    const later = await json([
+      'enqueue',
+      'more-flags',
+      '1',
+      '--run-at',
+      at,
+      '--message-id',
+      'm2',
+      '--max-attempts',
+      '2',
+    ]);
+    expect(await json(['task', 'more-flags', '--message-id', 'm2'])).toMatchObject({
+      id: later.id,
+      state: 'delayed',
+      dueAt: Date.parse(at),
+      maxAttempts: 2,
+    });
+    const replaced = ['enqueue', 'more-flags', '2', '--message-id', 'm2', '--on-duplicate', 'replace'];
+    expect(await json(replaced)).toMatchObject({ deduplicated: true });
+    const keyed = ['enqueue', 'more-flags', '3', '--priority', '8', '--idempotency-key', 'k'];
+    expect((await json(keyed)).id).toBe((await json(keyed)).id);
+    expect(await json(['lease', 'more-flags', '--priority', '7'])).toEqual({ tasks: [] });
+    const taken = ['lease', 'more-*', '--priority', '8', '--max', '9', '--max-per-topic', '1', '--order', 'priority'];
+    const { tasks } = await json(taken);
+    expect(tasks).toHaveLength(1);
+    const [extended] = await json(['extend', tasks[0].leaseId, '--lease', '10m']);
+    expect(extended.leaseUntil).toBeGreaterThan(tasks[0].leaseUntil);
+    expect(await run(['--url', server.url, 'topics', '--prefix', 'more-flags'])).toMatchObject({ code: 0 });
+    expect(await ebbmark(['enqueue', 'more-flags', '1', '--priority', '10'])).toMatchObject({
+      code: 1,
+      out: expect.stringMatching(/^Refused: invalid-input: /),
+    });
+  });
+
   it('dead letters: nack, tasks, redrive', async () => {
     await json(['enqueue', 'dead', '"x"']);
     const { tasks } = await json(['lease', 'dead']);
@@ -85,7 +121,7 @@ describe('the way of a task, against a running server', () => {
     expect((await json(['set', 'set', 'maxInFlight=null'])).settings.maxInFlight).toBeNull();
     expect(await ebbmark(['pause', 'set'])).toMatchObject({ code: 0, out: 'set is paused.\n' });
     expect(await ebbmark(['lease', 'set'])).toMatchObject({ code: 0, out: 'Nothing is ready.\n' });
-    expect(await ebbmark(['resume', 'set'])).toMatchObject({ code: 0, out: 'set is not paused.\n' });
+    expect(await ebbmark(['resume', 'set'])).toMatchObject({ code: 0, out: 'set is resumed.\n' });
     expect((await ebbmark(['topic', 'set'])).out).toMatch(/^ready +1$/m);
     expect(await ebbmark(['purge', 'set'])).toMatchObject({ code: 0, out: 'set is purged.\n' });
     expect(await ebbmark(['lease', 'set'])).toMatchObject({ out: 'Nothing is ready.\n' });
@@ -221,6 +257,9 @@ describe('what goes wrong', () => {
     [['set', 'a', 'maxInFlight=many'], 'is not JSON'],
     [['set', 'a', 'maxInFlight=0'], 'invalid-input'],
     [['reschedule', 'a', 'b'], 'Say what to change'],
+    [['task', 'a'], 'Name one task'],
+    [['extend', 'x'], 'required option'],
+    [['enqueue', 'a', '1', '--run-at', 'tomorrow'], 'a time with its offset'],
     [['topics', '--url', 'nonsense'], '--url: "nonsense" is not'],
     [['topics', '--store', 'nonsense'], '--store: "nonsense" is not sqlite:PATH'],
     [['topics', '--store', 'cassandra://a/B'], '--store: "B" is not a keyspace'],

@@ -42,6 +42,13 @@ describe('server settings', () => {
     });
   });
 
+  it('are named by the flag where they came from one', () => {
+    const message = expect.stringContaining('is not a loopback address');
+    expect(faultsOf({ listen: '0.0.0.0:80' }, {})).toEqual([message]);
+    expect(faultsOf({ listen: '0.0.0.0:80' }, {})[0]).toMatch(/^--listen: /);
+    expect(faultsOf({}, { EBBMARK_LISTEN: '0.0.0.0:80' })[0]).toMatch(/^EBBMARK_LISTEN: /);
+  });
+
   it('are taken from flags before the environment', () => {
     const values = readServerSettings(
       { listen: '[::1]:0' },

@@ -199,7 +199,18 @@ describe('ebbmark serve', () => {
     const second = await run(['serve', '--listen', '127.0.0.1:0', '--store', store]);
     expect(second.code).toBe(1);
     expect(second.err).toMatch(/in use|another process/);
+    const migrated = await run(['migrate', '--store', store]);
+    expect(migrated).toMatchObject({ code: 1, err: expect.stringContaining('stop its server first') });
+    expect(migrated.err).not.toContain('EBBMARK_URL');
     expect((await fetch(`${first.url}/readyz`)).status).toBe(200);
+  });
+
+  it('does not start on a store in a folder that is not there', async () => {
+    const store = `sqlite:${join(directory, 'nope', 'x.db')}`;
+    const { code, err } = await run(['serve', '--listen', '127.0.0.1:0', '--store', store]);
+    expect(code).toBe(1);
+    expect(err).toContain(`${join(directory, 'nope')} is no directory that is there`);
+    await expect(stat(join(directory, 'nope'))).rejects.toThrow('ENOENT');
   });
 
   it('does not start on a damaged store, and leaves it as it is', async () => {
@@ -213,13 +224,14 @@ describe('ebbmark serve', () => {
     expect((await readFile(path)).equals(before)).toBe(true);
   });
 
-  it('says so when its address is taken, and lets go of the store', async () => {
+  it('says so when its address is taken, and creates no store', async () => {
     const first = await serve();
     const store = newStore();
     const { code, err } = await run(['serve', '--listen', first.url.slice('http://'.length), '--store', store]);
     expect(code).toBe(1);
     expect(err).toContain('is in use; choose another address with --listen');
-    expect((await stat(store.slice('sqlite:'.length))).isFile()).toBe(true);
-    await serve(['--store', store]);
+    await expect(stat(store.slice('sqlite:'.length))).rejects.toThrow('ENOENT');
+    const server = await serve(['--store', store]);
+    expect(server.out()).toContain(`"path":"${store.slice('sqlite:'.length)}","msg":"created a new store"`);
   });
 });

@@ -74,10 +74,13 @@ it('refuses a file that this process has open, under any name, and keeps the loc
   await (await opened(path)).close();
 });
 
-it('makes the directories that are missing', async () => {
-  const path = join(scratch(), 'a', 'b', 'store.db');
-  const store = await opened(path);
-  expect(store.description).toBe(`sqlite:${path}`);
+it('makes no directory: a path that leads nowhere is refused', async () => {
+  const directory = scratch();
+  await expect(openSqliteStore(join(directory, 'a', 'store.db'))).rejects.toMatchObject({
+    name: 'StoreUnavailableError',
+    message: `${join(directory, 'a')} is no directory that is there: make it first, or correct the path`,
+  });
+  expect(readdirSync(directory)).toEqual([]);
 });
 
 it('takes an empty file for a new store', async () => {

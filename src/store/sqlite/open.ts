@@ -8,7 +8,7 @@
  * 3. The lock is SQLite's own (`locking_mode = EXCLUSIVE`), held for as long as the file is open and gone with the
  *    process, whatever ends it.
  */
-import { accessSync, constants, existsSync, mkdirSync, realpathSync, rmSync, statSync } from 'node:fs';
+import { accessSync, constants, existsSync, realpathSync, rmSync, statSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import Database from 'better-sqlite3';
 import { type Migration, StoreUnavailableError } from '../store.ts';
@@ -39,7 +39,7 @@ const openHere = new Set<string>();
 
 /**
  * Opens or creates a store file.
- * @param path `:memory:`, or a path; directories that are missing are made
+ * @param path `:memory:`, or a path in a directory that is there: one that is missing is more often misspelt than meant
  * @throws StoreInUseError, StoreDamagedError, StoreUnavailableError; StoreOutdatedError where it may not be changed
  */
 export function openFile(path: string, upgrade: Upgrade = {}): OpenFile {
@@ -69,7 +69,7 @@ export function openFile(path: string, upgrade: Upgrade = {}): OpenFile {
 /** Looks at the file as it is, changing nothing. */
 function inspectFile(file: string): { readonly contentsChecked: boolean; readonly leavesShm: boolean } {
   const identity = identityOf(file);
-  if (identity === null) makeDirectory(dirname(file));
+  if (identity === null) checkDirectory(dirname(file));
   else if (openHere.has(identity)) throw inUse(file, 'this process');
   const isEmpty = identity === null || checkHeader(file);
   if (!hasLog(file)) return { contentsChecked: false, leavesShm: false };
@@ -154,10 +154,7 @@ function identityOf(file: string): string | null {
   throw new StoreUnavailableError(`${file} is not a file; a store is one file, for example ./ebbmark.db`);
 }
 
-function makeDirectory(directory: string): void {
-  try {
-    mkdirSync(directory, { recursive: true });
-  } catch (error) {
-    throw new StoreUnavailableError(`${directory} cannot be made: ${(error as Error).message}`, { cause: error });
-  }
+function checkDirectory(directory: string): void {
+  if (statSync(directory, { throwIfNoEntry: false })?.isDirectory()) return;
+  throw new StoreUnavailableError(`${directory} is no directory that is there: make it first, or correct the path`);
 }
