@@ -15,6 +15,9 @@ import { isIP, type LookupFunction, type Socket } from 'node:net';
 import ipaddr from 'ipaddr.js';
 import { buildConnector } from 'undici';
 
+/** What the reason of every refusal begins with. */
+export const REFUSED = 'address refused';
+
 export class AddressRefused extends Error {
   override readonly name = 'AddressRefused';
   readonly code = 'ADDRESS_REFUSED';
@@ -22,7 +25,7 @@ export class AddressRefused extends Error {
     readonly address: string,
     readonly range: string,
   ) {
-    super(`address refused: ${address} is ${range}`);
+    super(`${REFUSED}: ${address} is ${range}`);
   }
 }
 

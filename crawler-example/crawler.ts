@@ -1,6 +1,7 @@
 /** A crawl as a function: puts the parts together. */
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
+import { REFUSED } from './address-guard.ts';
 import { Fetcher } from './fetch.ts';
 import { EmbeddedFrontier, type Frontier } from './frontier.ts';
 import { HttpFrontier } from './frontier-http.ts';
@@ -87,8 +88,20 @@ async function crawlWith(parts: CrawlParts): Promise<CrawlSummary> {
 
   const run = new Run(frontier, worker, stats, settings, options, ended);
   const reason = await run.untilEnd();
+  refuseWhereNoSeedIsPublic(pages, seeds);
   const { states, hosts } = pages.totals();
   return { reason, states, hosts, stats, elapsedMs: run.elapsedMs };
+}
+
+/** A crawl that could not begin is no success. @throws Error where the address guard refused every seed */
+function refuseWhereNoSeedIsPublic(pages: Pages, seeds: readonly string[]): void {
+  const reasons = seeds.map((url) => {
+    const page = pages.page(url);
+    return page?.state === 'refused' ? (page.reason ?? '') : '';
+  });
+  if (!reasons.every((reason) => reason.includes(REFUSED))) return;
+  const more = seeds.length > 1 ? ` (nor are the other ${seeds.length - 1} seeds)` : '';
+  throw new Error(`${seeds[0]} is not public${more}: ${reasons[0]}; see --allow-private`);
 }
 
 const newFetcher = (settings: CrawlSettings): Fetcher =>

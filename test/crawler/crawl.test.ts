@@ -102,6 +102,15 @@ describe('a crawl', () => {
     expect(most).toBe(2);
   });
 
+  it('says so where no seed has a public address', async () => {
+    const { origin, count } = await web(site({ '/': links('/a') }));
+    const crawling = quickCrawl({ seeds: [origin, `${origin}/b`], dataDir: dataDir(), allowPrivate: false });
+    await expect(crawling).rejects.toThrow(
+      /^http:\/\/127\.0\.0\.1:\d+\/ is not public .*loopback; see --allow-private$/,
+    );
+    expect(count('/')).toBe(0);
+  });
+
   it('waits while robots.txt cannot be read, then goes on', async () => {
     let tries = 0;
     const { origin } = await web(
@@ -319,8 +328,9 @@ describe('a crawl', () => {
       `http://[::ffff:127.0.0.1]:${port}/`,
       `http://inner.test:${port}/`,
     ];
-    const { states } = await quickCrawl({ seeds, dataDir: other, allowPrivate: false });
-    expect(states).toMatchObject({ refused: 4, stored: 0 });
+    const crawling = quickCrawl({ seeds, dataDir: other, allowPrivate: false });
+    await expect(crawling).rejects.toThrow('is not public (nor are the other 3 seeds)');
+    expect(readFound(other).pages.map(({ state }) => state)).toEqual(['refused', 'refused', 'refused', 'refused']);
     expect(asked.length).toBe(before);
   });
 
@@ -331,7 +341,7 @@ describe('a crawl', () => {
       else send(response, broken ? { status: 404 } : links('/x'));
     });
     const dir = dataDir();
-    await quickCrawl({ seeds: [origin], dataDir: dir, allowPrivate: false });
+    await expect(quickCrawl({ seeds: [origin], dataDir: dir, allowPrivate: false })).rejects.toThrow('--allow-private');
     expect(pageAt(dir, '/').state).toBe('refused');
     await quickCrawl({ seeds: [origin], dataDir: dir });
     expect(pageAt(dir, '/')).toMatchObject({ state: 'failed', status: 404 });
