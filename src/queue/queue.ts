@@ -55,6 +55,8 @@ export class LocalQueue implements Queue {
   #lease: HolderLease | null = null;
   #activity: ActivityIndex | null = null;
   #session: Session | null = null;
+  /** The one that loads what is in the store, to hold it. */
+  #next: Session | null = null;
   #changing: Promise<void> = Promise.resolve();
   /** Why the last session could not begin. */
   #failure: unknown = null;
@@ -161,9 +163,14 @@ export class LocalQueue implements Queue {
       log: this.#log,
       term,
       deposed: () => this.#lease!.deposed(),
+      heard: (log) => {
+        // A session that ended, or one between two that hold, finishes what it has under way: the next one hears of it.
+        for (const other of new Set([this.#session, this.#next])) if (other !== session) other?.look(log);
+      },
     });
     // A session that holds is used only once all is loaded; until then there is none that does.
     if (term === null) this.#session = session;
+    else this.#next = session;
     this.#changing = this.#changing.then(async () => {
       if (before !== null && term === null) await before.stop('not-holder');
       try {
@@ -172,9 +179,14 @@ export class LocalQueue implements Queue {
         this.#log.error({ err: error }, 'what is in the store could not be loaded');
         this.#failure = error;
         if (term !== null) this.#lease!.deposed();
+        await session.stop('not-holder');
         return;
       }
-      if (term === null || !this.#lease!.holding || this.#lease!.term !== term) return;
+      if (term === null) return;
+      if (!this.#lease!.holding || this.#lease!.term !== term) {
+        await session.stop('not-holder');
+        return;
+      }
       this.#session = session;
       if (before !== null) await before.stop('not-holder');
       this.#log.info({ term }, 'this server hands out tasks now');

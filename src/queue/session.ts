@@ -1,3 +1,4 @@
+import type { LogAddress } from '../core/entry.ts';
 import { isSlotTopic } from '../core/log.ts';
 import type { ActivityIndex } from '../scheduler/activity.ts';
 import { Follower } from '../scheduler/follower.ts';
@@ -37,6 +38,8 @@ export interface SessionContext {
   /** The term of the lease; null: another server schedules. */
   readonly term: number | null;
   deposed(): void;
+  /** Something was put into a log, or settled in it, that the session which schedules does not know of. */
+  heard(log: LogAddress): void;
 }
 
 /**
@@ -60,6 +63,7 @@ export class Session {
   readonly #mover: Mover;
   readonly #follower: Follower;
   readonly #activity: ActivityIndex;
+  readonly #heard: (log: LogAddress) => void;
   #cancelPeriod: (() => void) | null = null;
   #cancelForget: (() => void) | null = null;
   #advancing: Promise<void> = Promise.resolve();
@@ -68,6 +72,7 @@ export class Session {
   constructor(context: SessionContext) {
     const { store, env, activity, counters, log, term, deposed } = context;
     this.holds = term !== null;
+    this.#heard = context.heard;
     this.#activity = activity;
     const book = new TopicBook(store, env);
     this.ring = new ReadyRing(env);
@@ -120,11 +125,18 @@ export class Session {
 
   #holderSignals(): Engine['signals'] {
     return {
-      ready: (topic) => this.ring.offer(topic),
-      due: (log, at) => {
-        if (!isSlotTopic(log.address.topic)) this.scanner.due(log, at);
+      ready: (topic) => {
+        if (this.#stopped) for (const log of topic.logs.values()) this.#heard(log.address);
+        else this.ring.offer(topic);
       },
-      delayed: (log) => this.#timers.note(log),
+      due: (log, at) => {
+        if (this.#stopped) this.#heard(log.address);
+        else if (!isSlotTopic(log.address.topic)) this.scanner.due(log, at);
+      },
+      delayed: (log) => {
+        if (this.#stopped) this.#heard(log.address);
+        else this.#timers.note(log);
+      },
       settled: (uid) => this.waits.settled(uid),
       changed: (topic) => this.waits.changed(topic),
     };
@@ -145,7 +157,13 @@ export class Session {
   #announce(log: Log): void {
     log.ready = 0;
     log.open.clear();
+    this.#heard(log.address);
     this.#follower.announce(log);
+  }
+
+  /** Looks at a log into which another session of this server has put something. */
+  look(log: LogAddress): void {
+    if (this.holds) this.#follower.heard(log);
   }
 
   #loaded(log: Log, topic: Topic | null): void {

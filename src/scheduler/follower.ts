@@ -3,10 +3,10 @@
  * into, or settled something in, by another row in the activity index; the holder follows the newest rows, and looks
  * at the logs they name. All this is for speed: what is missed is found at the next period.
  */
+import type { LogAddress } from '../core/entry.ts';
 import { isSlotTopic, logKey } from '../core/log.ts';
 import type { Engine } from '../queue/engine.ts';
 import type { Log } from '../queue/log.ts';
-import type { ActivityRow } from '../store/store.ts';
 import type { ActivityIndex } from './activity.ts';
 import type { Scanner } from './scanner.ts';
 
@@ -17,6 +17,7 @@ const REFRESH_EVERY_MS = 5_000;
 const OVERLAP_MS = 15_000;
 /** A log that was not used for this long is let go by a server that doesn't schedule it. */
 const UNUSED_MS = 30_000;
+const HEARD_AGAIN_MS = 500;
 const SHARDS_AT_ONCE = 32;
 
 export class Follower {
@@ -100,27 +101,38 @@ export class Follower {
     for await (const row of this.#activity.newest(shard, since)) {
       const key = `${row.at}/${logKey(row)}`;
       if (this.#seen.has(key)) continue;
-      this.#seen.set(key, row.at);
       await this.#look(row);
+      // Only now: a look that failed is taken again.
+      this.#seen.set(key, row.at);
     }
   }
 
+  /** Another session of this server has put something into a log, or settled something in it. */
+  heard(log: LogAddress): void {
+    if (this.#stopped) return;
+    this.#later(0, async () => {
+      try {
+        await this.#look(log);
+      } catch (error) {
+        this.#later(HEARD_AGAIN_MS, async () => this.heard(log));
+        throw error;
+      }
+    });
+  }
+
   /** Something was put into a log, or settled in it, by another server. */
-  async #look(row: ActivityRow): Promise<void> {
+  async #look(address: LogAddress): Promise<void> {
     const { book, env, signals } = this.#engine;
-    const known = book.peekLog(row);
-    if (known === undefined) {
-      await book.log({ topic: row.topic, tier: row.tier });
-      return;
-    }
+    // Where it is loaded just now, that may have begun before what it is looked at for.
+    const known = await book.log({ topic: address.topic, tier: address.tier });
     const added = await known.findNewTail();
-    if (isSlotTopic(row.topic)) {
+    if (isSlotTopic(address.topic)) {
       if (added.length > 0) await this.#countDelayed(known, added);
       this.#noteSlot(known);
       return;
     }
     this.#scanner.recheck(known);
-    const topic = await book.topic(row.topic);
+    const topic = await book.topic(address.topic);
     if (added.length > 0) signals.ready(topic);
     signals.due(known, env.now());
   }
