@@ -329,12 +329,12 @@ export function unknownSettings(env: Environment): readonly string[] {
   return Object.keys(env).filter((name) => name.startsWith('EBBMARK_') && !known.has(name));
 }
 
-/** The README's table of settings. */
-export function settingsTable(): string {
-  const rows = Object.values(SETTINGS).map(
-    ({ flag, env, fallback, about }: Setting<unknown>) =>
-      `| ${flag === null ? '–' : `\`--${flag}\``} | \`${env}\` | ${fallback === '' ? 'none' : `\`${fallback}\``} | ${about} |`,
-  );
+/** The README's table of some settings. */
+export function settingsTable(names = Object.keys(SETTINGS) as readonly SettingName[]): string {
+  const rows = names.map((name) => {
+    const { flag, env, fallback, about }: Setting<unknown> = SETTINGS[name];
+    return `| ${flag === null ? '–' : `\`--${flag}\``} | \`${env}\` | ${fallback === '' ? 'none' : `\`${fallback}\``} | ${about} |`;
+  });
   return ['| flag | environment | default | what |', '| --- | --- | --- | --- |', ...rows].join('\n');
 }
 

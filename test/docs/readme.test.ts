@@ -1,11 +1,11 @@
 /** What the README shows is run as it stands; what it lists is compared with the tables it was taken from. */
 import { execFile } from 'node:child_process';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { access, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { promisify } from 'node:util';
 import { expect, onTestFinished, test } from 'vitest';
-import { settingsTable } from '../../src/config.ts';
+import { SERVER_SETTINGS, settingsTable } from '../../src/config.ts';
 import { DEFAULT_SETTINGS } from '../../src/core/settings.ts';
 import { startServer } from '../http/support/server.ts';
 
@@ -42,8 +42,15 @@ test('the same in TypeScript', async () => {
   expect(stdout).toContain('result: { sent: true }');
 });
 
-test('the table of server settings is the program’s own', () => {
-  expect(readme).toContain(settingsTable());
+test('the tables of settings are the program’s own', () => {
+  expect(readme).toContain(settingsTable(SERVER_SETTINGS));
+  expect(readme).toContain(settingsTable(['url']));
+});
+
+test('what is linked to is there', async () => {
+  const links = [...readme.matchAll(/\]\((?!https?:)([^)#]+)[^)]*\)/g)].map((match) => match[1]!);
+  expect(links.length).toBeGreaterThan(5);
+  for (const link of links) await expect(access(join(root, link)), link).resolves.toBeUndefined();
 });
 
 test('every topic setting is listed', () => {
