@@ -1,6 +1,13 @@
 import type { EntryTask, Place } from '../core/entry.ts';
 import { isSlotTopic } from '../core/log.ts';
-import { bucketOf, type MessageRow, type MessageStatus, type MessageWrite, messageKey } from '../core/message.ts';
+import {
+  bucketOf,
+  isLive,
+  type MessageRow,
+  type MessageStatus,
+  type MessageWrite,
+  messageKey,
+} from '../core/message.ts';
 import type { TopicSettings } from '../core/settings.ts';
 import type { Store } from '../store/store.ts';
 import type { Environment } from './environment.ts';
@@ -132,20 +139,35 @@ export class Messages {
     if (inserts.length > 0) await this.write(topic, inserts);
   }
 
-  /** Lets the rows of tasks that moved say where they are now. */
-  async relocate(topic: string, moved: readonly { readonly task: Known; readonly place: Place }[]): Promise<void> {
-    const writes = moved.flatMap(({ task, place }): readonly MessageWrite[] => {
+  /**
+   * Lets the rows of tasks that moved say where they are now. One that moved before its row was written, a delayed one
+   * that was due soon, gets it now: who enqueued it would write where it once was, from where no way leads on.
+   */
+  async relocate(
+    topic: string,
+    moved: readonly { readonly task: Known & Pick<EntryTask, 'supersedes'>; readonly place: Place }[],
+  ): Promise<void> {
+    const keyed = moved.flatMap(({ task, place }) => {
       const key = messageKey(task);
-      if (key === null) return [];
-      const row = liveRow(key, task, place);
-      return [{ expect: { uid: task.uid, statusIn: ['live'], hopsBelow: task.hops }, row, ttlMs: null }];
+      return key === null ? [] : [{ task, row: liveRow(key, task, place) }];
     });
-    if (writes.length === 0) return;
-    const results = await this.write(topic, writes);
-    const inserts = writes.flatMap((write, index): readonly MessageWrite[] =>
-      results[index] === 'absent' ? [{ ...write, expect: { absent: true } }] : [],
+    if (keyed.length === 0) return;
+    const results = await this.write(
+      topic,
+      keyed.map(({ task, row }) => ({
+        expect: { uid: task.uid, statusIn: ['live'], hopsBelow: task.hops },
+        row,
+        ttlMs: null,
+      })),
     );
-    if (inserts.length > 0) await this.write(topic, inserts);
+    const first = keyed.flatMap(({ task, row }, index): readonly MessageWrite[] => {
+      const found = results[index]!;
+      if (found === null) return [];
+      if (found === 'absent') return [{ expect: { absent: true }, row, ttlMs: null }];
+      if (found.uid !== task.supersedes || isLive(found.status)) return [];
+      return [{ expect: { uid: found.uid, statusIn: [found.status] }, row, ttlMs: null }];
+    });
+    if (first.length > 0) await this.write(topic, first);
   }
 }
 

@@ -22,7 +22,7 @@ import { type Known, topicOf } from './messages.ts';
 import { placeIn, type Topic } from './topics.ts';
 
 /** A pending entry to be carried to an end. */
-export type Pending = PendingMove & Known & Pick<EntryHead, 'target' | 'reason'>;
+export type Pending = PendingMove & Known & Pick<EntryHead, 'target' | 'reason' | 'supersedes'>;
 
 /** Carries out moves: see core/move.ts for the protocol and for who may stop where. */
 export class Mover {
@@ -133,7 +133,12 @@ export class Mover {
   }
 
   /** Dead letters are settled as far as dedup goes; all others are live, and elsewhere. */
-  async #updateRows(topic: Topic, dest: Log, moved: readonly (Known & { readonly place: Place })[], at: number) {
+  async #updateRows(
+    topic: Topic,
+    dest: Log,
+    moved: readonly (Known & Pick<EntryHead, 'supersedes'> & { readonly place: Place })[],
+    at: number,
+  ) {
     if (dest.isDead) {
       const ended = moved.map((task) => ({ task, place: task.place, status: 'dead' as const, at }));
       await this.#engine.messages.settle(topic.name, topic.settings, ended);
