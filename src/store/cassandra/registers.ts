@@ -8,6 +8,8 @@ import { bigint, numberOf } from './values.ts';
 
 /** Answers without a definite outcome after which a hint is given up. */
 const DOUBTS = 5;
+/** Topics of which it is remembered that they have no row yet. */
+const REMEMBERED = 10_000;
 
 /** Where to start reading each log of a topic. Each mark is raised on its own and never falls (promise Q4). */
 export class Checkpoints {
@@ -15,6 +17,8 @@ export class Checkpoints {
   readonly #select: string;
   readonly #insert: string;
   readonly #raise: string;
+  /** Topics without any row when last read: the first write begins with the insert. A guess that may be wrong. */
+  readonly #empty = new Set<string>();
 
   constructor(cluster: Cluster) {
     const table = `${cluster.keyspace}.checkpoint`;
@@ -27,7 +31,13 @@ export class Checkpoints {
 
   async read(topic: string): Promise<ReadonlyMap<number, Checkpoint>> {
     const rows = await this.#cluster.rows(this.#select, [topic]);
+    if (rows.length === 0) this.#noteEmpty(topic);
     return new Map(rows.map((row) => [numberOf(row.tier), checkpointOf(row)]));
+  }
+
+  #noteEmpty(topic: string): void {
+    this.#empty.add(topic);
+    if (this.#empty.size > REMEMBERED) this.#empty.delete(this.#empty.values().next().value!);
   }
 
   /**
@@ -40,7 +50,7 @@ export class Checkpoints {
     const key = [log.topic, bigint(log.tier)];
     let marks = checkpoint;
     let doubts = 0;
-    let isAbsent = false;
+    let isAbsent = this.#empty.delete(log.topic);
     while (doubts < DOUBTS) {
       const values = [bigint(marks.scan), bigint(marks.completion), bigint(marks.trimmed)];
       const answer = await conditionally(this.#cluster, [
