@@ -1,4 +1,5 @@
 /** Callers that put tasks into a queue or drain it, and the rate at which they got through. */
+import { setMaxListeners } from 'node:events';
 import type { Queue, TaskInput } from '../src/queue/api.ts';
 import { together } from './rounds.ts';
 
@@ -34,6 +35,7 @@ export async function enqueueRate(
 /** Leases up to 200 at a time and acknowledges them, until all are; answers with tasks a second. */
 export async function drainRate(queue: Queue, { topics, tasks, workers, apart = false }: Drain): Promise<number> {
   const enough = new AbortController();
+  setMaxListeners(workers, enough.signal);
   let leased = 0;
   let acknowledged = 0;
   const start = performance.now();
