@@ -228,12 +228,21 @@ export class Enqueuer {
     return { id: formatTaskId({ uid: row.uid, messageId }, row.place), deduplicated: true };
   }
 
-  /** A row that has been live for long: where its task is final or gone, the process died that should have said so. */
-  async #believed(topic: Topic, row: MessageRow, onDuplicate: OnDuplicate, now: number): Promise<MessageRow> {
-    const purged = isPurged(row, topic.settings.purgedAt);
-    const inDoubt = purged || onDuplicate !== 'keep' || now - row.enqueuedAt >= DOUBT_LIVE_MS;
-    if (row.status !== 'live' || !inDoubt) return row;
-    const located = await this.#locator.follow(row.place, row.uid);
+  /**
+   * A row that has been live for long: where its task is final or gone, the process died that should have said so.
+   * @returns the row as it is to be taken; undefined: there is none any more
+   */
+  async #believed(
+    topic: Topic,
+    found: MessageRow,
+    onDuplicate: OnDuplicate,
+    now: number,
+  ): Promise<MessageRow | undefined> {
+    const purged = isPurged(found, topic.settings.purgedAt);
+    const inDoubt = purged || onDuplicate !== 'keep' || now - found.enqueuedAt >= DOUBT_LIVE_MS;
+    if (found.status !== 'live' || !inDoubt) return found;
+    const { row, located } = await this.#locator.followRow(topic.name, found);
+    if (row?.uid !== found.uid || row.status !== 'live') return row ?? undefined;
     const waits = located?.head.status === 'ready';
     const expired = waits && isExpired(located.head, now);
     if (located !== null && !isFinal(located.head.status) && !expired && !(purged && waits)) return row;

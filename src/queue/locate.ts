@@ -44,31 +44,48 @@ export class Locator {
     return null;
   }
 
+  /**
+   * The newest entry of a task from its message row, and the row as it is by then; null where the way is lost. The task
+   * may move on, and what it left be trimmed, after the row was read: the row says so before that.
+   */
+  async followRow(
+    topic: string,
+    row: MessageRow,
+  ): Promise<{ readonly row: MessageRow | null; readonly located: Located | null }> {
+    for (let current = row; ; ) {
+      const located = await this.follow(current.place, current.uid);
+      if (located !== null) return { row: current, located };
+      const again = await this.#engine.messages.readOne(topic, row.key);
+      if (again === null || again.uid !== row.uid || again.hops <= current.hops) return { row: again, located: null };
+      current = again;
+    }
+  }
+
   /** @throws QueueError `task-not-found` */
   async find(topic: string, id: string): Promise<Located> {
     const parsed = typeof id === 'string' ? parseTaskId(id, topic, this.#engine.store.meta.shards) : null;
     if (parsed === null) throw new QueueError('task-not-found', `${show(id)} is not an id that an enqueue gave out`);
     if ('messageId' in parsed) {
       const row = await this.#engine.messages.readOne(topic, messageIdKey(parsed.messageId));
-      if (row?.uid === parsed.uid) return this.#byRow(row, id);
+      if (row?.uid === parsed.uid) return this.#byRow(topic, row, id);
       throw notFound(id);
     }
     const direct = await this.follow(parsed.place, parsed.uid);
     if (direct !== null) return direct;
     const row = await this.#engine.messages.readOne(topic, uidKey(parsed.uid));
     if (row === null) throw notFound(id);
-    return this.#byRow(row, id);
+    return this.#byRow(topic, row, id);
   }
 
   /** @throws QueueError `task-not-found` */
   async findByMessageId(topic: string, messageId: string): Promise<Located> {
     const row = await this.#engine.messages.readOne(topic, messageIdKey(messageId));
     if (row === null) throw notFound(messageId);
-    return this.#byRow(row, messageId);
+    return this.#byRow(topic, row, messageId);
   }
 
-  async #byRow(row: MessageRow, id: string): Promise<Located> {
-    const located = await this.follow(row.place, row.uid);
+  async #byRow(topic: string, row: MessageRow, id: string): Promise<Located> {
+    const { located } = await this.followRow(topic, row);
     if (located !== null) return located;
     throw new QueueError(
       'task-not-found',

@@ -3,6 +3,7 @@ import { isSlotTopic } from '../core/log.ts';
 import {
   bucketOf,
   isLive,
+  type MessageCondition,
   type MessageRow,
   type MessageStatus,
   type MessageWrite,
@@ -147,28 +148,35 @@ export class Messages {
     topic: string,
     moved: readonly { readonly task: Known & Pick<EntryTask, 'supersedes'>; readonly place: Place }[],
   ): Promise<void> {
-    const keyed = moved.flatMap(({ task, place }) => {
+    let waiting = moved.flatMap(({ task, place }) => {
       const key = messageKey(task);
-      return key === null ? [] : [{ task, row: liveRow(key, task, place) }];
+      return key === null ? [] : [{ task, row: liveRow(key, task, place), expect: isBehind(task) }];
     });
-    if (keyed.length === 0) return;
-    const results = await this.write(
-      topic,
-      keyed.map(({ task, row }) => ({
-        expect: { uid: task.uid, statusIn: ['live'], hopsBelow: task.hops },
-        row,
-        ttlMs: null,
-      })),
-    );
-    const first = keyed.flatMap(({ task, row }, index): readonly MessageWrite[] => {
-      const found = results[index]!;
-      if (found === null) return [];
-      if (found === 'absent') return [{ expect: { absent: true }, row, ttlMs: null }];
-      if (found.uid !== task.supersedes || isLive(found.status)) return [];
-      return [{ expect: { uid: found.uid, statusIn: [found.status] }, row, ttlMs: null }];
-    });
-    if (first.length > 0) await this.write(topic, first);
+    // Its row may be written by others in between; each of them does so once.
+    for (let tries = 0; waiting.length > 0 && tries < RELOCATE_TRIES; tries++) {
+      const results = await this.write(
+        topic,
+        waiting.map(({ row, expect }) => ({ expect, row, ttlMs: null })),
+      );
+      waiting = waiting.flatMap((one, index) => {
+        const expect = nextToRelocate(one.task, results[index]!);
+        return expect === null ? [] : [{ ...one, expect }];
+      });
+    }
   }
+}
+
+const RELOCATE_TRIES = 5;
+
+/** The row is the task's, and does not know yet that it moved. */
+const isBehind = (task: Known): MessageCondition => ({ uid: task.uid, statusIn: ['live'], hopsBelow: task.hops });
+
+/** Under which condition a moved task's row is to be written, by what stood there; null: not at all. */
+function nextToRelocate(task: Known & Pick<EntryTask, 'supersedes'>, found: MessageResult): MessageCondition | null {
+  if (found === null) return null;
+  if (found === 'absent') return { absent: true };
+  if (found.uid === task.uid) return isLive(found.status) && found.hops < task.hops ? isBehind(task) : null;
+  return found.uid === task.supersedes && !isLive(found.status) ? { uid: found.uid, statusIn: [found.status] } : null;
 }
 
 /** The row of a task that is not settled. */

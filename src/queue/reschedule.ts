@@ -28,7 +28,7 @@ export class Rescheduler {
   /** Gives a waiting task another payload and priority; null where it doesn't wait any more. */
   async replace(topic: Topic, row: MessageRow, task: CheckedTask): Promise<Place | null> {
     for (let tries = 0; tries < TRIES; tries++) {
-      const located = await this.#locator.follow(row.place, row.uid);
+      const { located } = await this.#locator.followRow(topic.name, row);
       if (located === null || !waits(topic, located, this.#engine.env.now())) return null;
       const entry = (await readByIds(this.#engine.store, located.place, [located.place.id])).get(located.place.id);
       // It changed since it was looked at: it may be with a worker by now.
