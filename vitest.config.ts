@@ -4,6 +4,9 @@ import { defineConfig } from 'vitest/config';
 // The fast project runs in under three minutes; `slow` holds what kills processes, crawls, or waits for real time.
 // Slow files run one after the other and after all fast ones, so that their timing isn't disturbed. Forks, not
 // threads: better-sqlite3 is native code, and a test that takes its process down should take no other along.
+/** Several Cassandra nodes and servers at once, nodes that are killed and paused: `npm run test:cluster`. */
+const CLUSTER = ['coordinator', 'faults', 'outage', 'queue'].map((name) => `test/slow/cassandra/${name}.test.ts`);
+
 export default defineConfig({
   test: {
     reporters: ['default', './test/reporter.ts'],
@@ -24,9 +27,21 @@ export default defineConfig({
         test: {
           name: 'slow',
           include: ['test/slow/**/*.test.ts'],
+          exclude: CLUSTER,
           pool: 'forks',
           fileParallelism: false,
           sequence: { groupOrder: 1 },
+          testTimeout: 600_000,
+          hookTimeout: 300_000,
+        },
+      },
+      {
+        test: {
+          name: 'cluster',
+          include: CLUSTER,
+          pool: 'forks',
+          fileParallelism: false,
+          sequence: { groupOrder: 2 },
           testTimeout: 600_000,
           hookTimeout: 300_000,
         },
