@@ -194,7 +194,7 @@ export class Enqueuer {
       wanted.map(({ task }) => messageIdKey(task.messageId!)),
     );
     const fresh: Fresh[] = [];
-    await Promise.all(
+    await whole(
       wanted.map(async ({ index, task }) => {
         const found = rows.get(messageIdKey(task.messageId!));
         const row = found === undefined ? undefined : await this.#believed(topic, found, task.onDuplicate, now);
@@ -203,10 +203,10 @@ export class Enqueuer {
         } else if (task.onDuplicate === 'again' && row.status !== 'live') {
           fresh.push(this.#fresh(topic, index, task, row.uid, now));
         } else {
-          const place =
-            task.onDuplicate === 'replace' && row.status === 'live'
-              ? await this.#rescheduler.replace(topic, row, task)
-              : null;
+          const replaces = task.onDuplicate === 'replace' && row.status === 'live';
+          // A move once begun may be carried to its end by whoever meets it.
+          if (replaces) call.hasWritten = true;
+          const place = replaces ? await this.#rescheduler.replace(topic, row, task) : null;
           results[index] = await this.#known(row, task.messageId!, place);
         }
       }),
