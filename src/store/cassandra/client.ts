@@ -21,6 +21,8 @@ const DEFINE_MS = 30_000;
 const RECONNECT_MS = { first: 250, most: 2_000 } as const;
 /** Nodes that one read, or one write that may be repeated, is sent to. */
 const TRIES = 3;
+/** Requests under way at a time; others wait for their turn. The driver refuses more than 2,048 on a connection. */
+const AT_ONCE = 1_024;
 /** Rows of an answer's page: with small payloads, less than a megabyte. */
 export const PAGE_ROWS = 500;
 
@@ -45,6 +47,8 @@ export class Cluster {
   readonly #quorum: number;
   readonly #serial: number;
   readonly #underWay = new Set<Promise<unknown>>();
+  #sent = 0;
+  readonly #waiting: (() => void)[] = [];
   #closing: Promise<void> | null = null;
 
   private constructor(address: CassandraAddress, access: Access, inKeyspace: boolean) {
@@ -187,9 +191,21 @@ export class Cluster {
     }
   }
 
+  async #inTurn<T>(send: () => Promise<T>): Promise<T> {
+    if (this.#sent < AT_ONCE) this.#sent++;
+    else await new Promise<void>((resolve) => this.#waiting.push(resolve));
+    try {
+      return await send();
+    } finally {
+      const next = this.#waiting.shift();
+      if (next === undefined) this.#sent--;
+      else next();
+    }
+  }
+
   async #run<T>(send: () => Promise<T>): Promise<T> {
     if (this.#closing !== null) throw new StoreUnavailableError(`${this.name} is closed`);
-    const run = send();
+    const run = this.#inTurn(send);
     this.#underWay.add(run);
     try {
       return await run;
