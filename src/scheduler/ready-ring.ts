@@ -18,6 +18,9 @@ export interface Waiter {
   readonly wake: () => void;
 }
 
+/** From so many logs a call takes, or from more where they don't have enough, or may not give more. */
+const LOGS_PER_CALL = 32;
+
 /**
  * The ring of topics that have something to lease now: ready entries and an open gate. A lease goes round it
  * (promise Q8) and takes the highest tier of each topic (Q7). Topics whose gate is shut are kept apart until their
@@ -76,18 +79,17 @@ export class ReadyRing {
       }
     } else {
       const candidates = this.#candidates(request, want);
-      // Round after round, so that a large call does not take all from the first topic it meets.
-      for (
-        let share = Math.max(1, Math.floor(want / Math.max(1, candidates.length)));
-        plan.left > 0;
-        share = plan.left
-      ) {
+      // Round after round, so that a large call does not take all from the first topic it meets. Where there are many
+      // topics it takes several tasks of each and leaves the others to the next call: each log costs a write of its own.
+      const least = Math.max(1, Math.floor(want / LOGS_PER_CALL));
+      for (let share = Math.max(least, Math.floor(want / Math.max(1, candidates.length))); plan.left > 0; ) {
         const before = plan.left;
         for (const topic of candidates) {
           if (plan.left === 0) break;
           plan.take(topic, share, logsInOrder(topic, request.tiers));
         }
         if (plan.left === before) break;
+        share = plan.left;
       }
     }
     for (const topic of plan.topics()) this.#served(topic);
