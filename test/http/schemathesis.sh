@@ -15,6 +15,8 @@ if ! [ -x "$venv/bin/schemathesis" ]; then
 fi
 
 work=$(mktemp -d)
+# There before anybody reads it: the server in the background may begin a moment later.
+: >"$work/log"
 node --import tsx src/cli.ts serve --listen 127.0.0.1:0 --store "sqlite:$work/queue.db" >"$work/log" &
 server=$!
 stop() {
