@@ -58,10 +58,14 @@ export class Claimer {
   /** Takes up to `count` entries; claims of concurrent callers share one batch. */
   async claim(topic: Topic, log: Log, count: number, grant: Grant): Promise<readonly Claimed[]> {
     log.reserved += count;
+    // What is handed out is taken off as it is; others see at once what is left for them.
+    let unused = count;
     try {
-      return (await this.#group(topic, log).submit([{ count, grant }]))[0]!;
+      const [claimed] = await this.#group(topic, log).submit([{ count, grant }]);
+      unused -= claimed!.length;
+      return claimed!;
     } finally {
-      log.reserved -= count;
+      log.reserved -= unused;
     }
   }
 
@@ -329,6 +333,7 @@ export class Claimer {
       }
     }
     log.countReady(-met);
+    log.reserved -= taken.size;
     if (log.ready === 0 && log.unscanned > 0) signals.due(log, now);
     counters.delivered += taken.size;
     topic.limits = afterLease(topic.limits, topic.settings, taken.size, now);
