@@ -63,9 +63,28 @@ export function gateOf(state: LimitState, settings: LimitSettings, now: number):
   return { allowed, nextAt };
 }
 
-/** The state after `count` tasks were leased. */
-export function afterLease(state: LimitState, settings: LimitSettings, count: number, now: number): LimitState {
+/**
+ * The state after `count` tasks were leased.
+ *
+ * @param at when they were; leases and settlements are accounted for as their writes are answered, which may be in another
+ *   order than that of their times
+ */
+export function afterLease(state: LimitState, settings: LimitSettings, count: number, at: number): LimitState {
   if (count === 0) return state;
-  const tokens = settings.rate ? tokensAt(state, settings.rate, now) - count : 0;
-  return { ...state, inFlight: state.inFlight + count, lastLeaseAt: now, tokens, refilledAt: now };
+  const tokens = settings.rate ? tokensAt(state, settings.rate, at) - count : 0;
+  const lastLeaseAt = Math.max(state.lastLeaseAt, at);
+  return {
+    ...state,
+    inFlight: state.inFlight + count,
+    lastLeaseAt,
+    tokens,
+    refilledAt: Math.max(state.refilledAt, at),
+  };
 }
+
+/** The state after `count` leases ended, by a settlement or by their time. */
+export const afterSettle = (state: LimitState, count: number, at: number): LimitState => ({
+  ...state,
+  inFlight: state.inFlight - count,
+  lastSettledAt: Math.max(state.lastSettledAt, at),
+});

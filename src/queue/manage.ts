@@ -1,6 +1,7 @@
 import { isExpired, isPurged } from '../core/claim.ts';
 import { type EntryHead, FINAL_VERSION, type Place } from '../core/entry.ts';
 import { QueueError } from '../core/errors.ts';
+import { afterSettle } from '../core/limits.ts';
 import { DEAD_TIER, isSlotTopic } from '../core/log.ts';
 import { type MessageWrite, messageKey } from '../core/message.ts';
 import { tierOf } from '../core/priority.ts';
@@ -63,7 +64,7 @@ export class Manager {
     else if (open === undefined) log.countReady(-1);
     else {
       log.open.set(place.id, { ...open, leased: false, until: 0 });
-      if (open.leased) topic.limits = { ...topic.limits, inFlight: topic.limits.inFlight - 1, lastSettledAt: at };
+      if (open.leased) topic.limits = afterSettle(topic.limits, 1, at);
     }
     await messages.settle(topic.name, topic.settings, [{ task: head, place, status: 'cancelled', at }]);
     log.settled(place.id);

@@ -6,6 +6,7 @@ import {
   type LogAddress,
   type Place,
 } from '../core/entry.ts';
+import { afterSettle } from '../core/limits.ts';
 import { isSlotTopic, segmentOf } from '../core/log.ts';
 import {
   commitPatch,
@@ -159,7 +160,7 @@ export class Mover {
     }
     const open = from.open.get(origin.id);
     if (open?.leased) {
-      topic.limits = { ...topic.limits, inFlight: topic.limits.inFlight - 1, lastSettledAt: env.now() };
+      topic.limits = afterSettle(topic.limits, 1, env.now());
       from.open.set(origin.id, { ...open, leased: false, until: 0 });
       signals.ready(topic);
     } else if (open === undefined && byUs && (from.isDead || origin.id >= from.scan)) from.countReady(-1);

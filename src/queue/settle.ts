@@ -12,6 +12,7 @@ import {
 import { ERROR_CODES, type ErrorCode, invalid, QueueError } from '../core/errors.ts';
 import { type AttemptOutcome, withAttempt } from '../core/history.ts';
 import { parseLeaseToken } from '../core/lease-token.ts';
+import { afterSettle } from '../core/limits.ts';
 import { DEAD_TIER, isSlotTopic, segmentOf, slotLog, slotOf } from '../core/log.ts';
 import { shardOf } from '../core/message.ts';
 import { topicNameFault } from '../core/names.ts';
@@ -180,7 +181,7 @@ export class Settler {
       }
       signals.settled(open.uid);
     }
-    topic.limits = { ...topic.limits, inFlight: topic.limits.inFlight - leased, lastSettledAt: now };
+    topic.limits = afterSettle(topic.limits, leased, now);
     if (unknown.length > 0) {
       for (const head of (await readHeadsByIds(this.#engine.store, log.address, unknown)).values()) {
         ended.push({ task: head, id: head.id });
@@ -360,7 +361,7 @@ export class Settler {
     );
     for (const { id } of done) {
       const open = log.open.get(id);
-      if (open?.leased) topic.limits = { ...topic.limits, inFlight: topic.limits.inFlight - 1, lastSettledAt: at };
+      if (open?.leased) topic.limits = afterSettle(topic.limits, 1, at);
       log.settled(id);
       this.#engine.signals.settled(entries.get(id)!.uid);
     }

@@ -11,6 +11,7 @@ import { BATCH_ENTRIES } from '../core/bounds.ts';
 import { isPurged } from '../core/claim.ts';
 import { type Entry, type EntryChange, type EntryHead, FINAL_VERSION, type LogAddress } from '../core/entry.ts';
 import { withAttempt } from '../core/history.ts';
+import { afterSettle } from '../core/limits.ts';
 import { DEAD_TIER, segmentEnd, segmentOf, segmentStart } from '../core/log.ts';
 import type { MessageStatus } from '../core/message.ts';
 import { decideDead, decideScan, type ScanDecision } from '../core/scan.ts';
@@ -317,7 +318,7 @@ export class Scanner {
     const open = log.open.get(id);
     if (open === undefined) return;
     if (open.leased) {
-      topic.limits = { ...topic.limits, inFlight: topic.limits.inFlight - 1, lastSettledAt: this.#engine.env.now() };
+      topic.limits = afterSettle(topic.limits, 1, this.#engine.env.now());
       this.#engine.signals.ready(topic);
       this.#engine.signals.changed(topic);
     }
