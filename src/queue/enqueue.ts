@@ -148,6 +148,8 @@ export class Enqueuer {
         recorded?.catch(() => {});
         const ids = await appended;
         call.hasWritten = true;
+        // It is there, whatever comes of the rest.
+        this.#arrived(topic, log, group.length, isPurged(tasks[group[0]!]!.entry, topic.settings.purgedAt));
         if (recorded !== null) await recorded;
         for (const [nth, at] of group.entries()) {
           const task = tasks[at]!;
@@ -155,21 +157,25 @@ export class Enqueuer {
           places[at] = place;
           call.results[task.index] = { id: formatTaskId(task.entry, place), deduplicated: false };
         }
-        // Purged while it was on its way: it ends when it is met, and counts no more.
-        if (!isPurged(tasks[group[0]!]!.entry, topic.settings.purgedAt)) this.#arrived(topic, log, group.length);
       }),
     );
     this.#engine.counters.enqueued += tasks.length;
     return places;
   }
 
-  #arrived(topic: Topic, log: Log, count: number): void {
+  /** @param purged while it was on its way: it ends when it is met, and counts no more */
+  #arrived(topic: Topic, log: Log, count: number, purged: boolean): void {
+    const { book, env, signals } = this.#engine;
     if (log.address.topic !== topic.name) {
-      this.#engine.book.delay(log, topic.name, count);
-      this.#engine.signals.delayed(log);
+      if (!purged) book.delay(log, topic.name, count);
+      signals.delayed(log);
+    } else if (purged) {
+      log.countReady(-count);
+      log.sweep = true;
+      signals.due(log, env.now());
     } else {
-      this.#engine.signals.ready(topic);
-      this.#engine.signals.due(log, log.expiresAt);
+      signals.ready(topic);
+      signals.due(log, log.expiresAt);
     }
   }
 

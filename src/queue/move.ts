@@ -100,6 +100,8 @@ export class Mover {
       for (const pending of ready) this.#left(topic, from, pending, commits.answers.get(pending)!.applied);
       this.#arrived(topic, dest, ready.filter((pending) => marks.answers.get(pending)?.applied).length);
       if (ready.length > 0) signals.due(from, at);
+      // One that is void waits for nobody: it is passed soon.
+      if (ready.length < steps.size) signals.due(dest, at);
       const fault = commits.fault ?? marks.fault;
       if (fault !== null) throw fault;
       if (ready.length > 0) {
