@@ -1,6 +1,6 @@
 /**
- * Looks at the statements that go through the driver in this process: how many there are of each kind, and, for some of
- * them, what Cassandra's own tracing says. The queue knows nothing of it; what is changed is the driver.
+ * Looks at the statements that go through the driver in this process: how many there are, and, for some of them, what
+ * Cassandra's own tracing says. The queue knows nothing of it; what is changed is the driver.
  */
 import { setTimeout as wait } from 'node:timers/promises';
 import cassandra from 'cassandra-driver';
@@ -40,7 +40,8 @@ const TRACE_TRIES = 20;
 const READ = /Read (\d+) live rows and (\d+) tombstone cells/;
 
 export class StatementWatch {
-  readonly counts = new Map<string, number>();
+  /** Statements so far; a batch counts as one. */
+  count = 0;
   #tracing = false;
   #traces: { readonly kind: string; readonly id: string }[] = [];
   readonly #restore: () => void;
@@ -82,7 +83,7 @@ export class StatementWatch {
     send: (options: { readonly traceQuery?: true }) => Promise<cassandra.types.ResultSet>,
   ): Promise<cassandra.types.ResultSet> {
     const kind = kindOf(execution);
-    this.counts.set(kind, (this.counts.get(kind) ?? 0) + 1);
+    this.count++;
     const isTraced = this.#tracing;
     const result = await send(isTraced ? { traceQuery: true } : {});
     if (isTraced) this.#traces.push({ kind, id: String(result.info.traceId) });

@@ -47,10 +47,13 @@ export async function creep(place: CassandraPlace, options: BenchOptions): Promi
     await queue.configure(TOPIC, { retentionMs: RETENTION_MS });
     const first = await oneByOne(queue, TOPIC, TIMED);
     const samples: Reads[] = [];
+    let statements = 0;
     const perChunk = Math.floor((options.tasks - 2 * TIMED) / CHUNKS / BATCH) * BATCH;
     for (let chunk = 0; chunk <= CHUNKS; chunk++) {
       options.progress(`creep: ${TIMED + chunk * perChunk} of ${options.tasks} tasks`);
+      const before = watch.count;
       if (chunk > 0) await through(queue, perChunk);
+      statements += watch.count - before;
       samples.push(await readsPerLease(queue, cluster, watch));
     }
     options.progress('creep: the last leases, one by one');
@@ -67,6 +70,11 @@ export async function creep(place: CassandraPlace, options: BenchOptions): Promi
     if (trimmed < nextId / 2) throw new Error(`creep: only ${trimmed} of ${nextId} tasks were trimmed`);
     return [
       ...readRows(samples),
+      value(
+        'statements for 1,000 tasks, enqueued and drained',
+        (statements * 1_000) / (CHUNKS * perChunk),
+        'statements',
+      ),
       value(`trimmed of ${nextId} tasks`, trimmed, 'tasks'),
       ...latencyRows(first, parts.get('old') ?? [], parts.get('fresh') ?? []),
     ];
