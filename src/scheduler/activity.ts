@@ -17,7 +17,7 @@ import type { Environment } from '../queue/environment.ts';
 import { GroupCommit } from '../queue/group-commit.ts';
 import type { Log } from '../queue/log.ts';
 import type { TopicBook } from '../queue/topics.ts';
-import type { ActivityRow, Store } from '../store/store.ts';
+import { type ActivityRow, type Store, StoreUnavailableError } from '../store/store.ts';
 import type { HolderLease } from './holder.ts';
 
 /** For how long a period that was seen to be current may be relied on, in milliseconds; the holder waits for longer. */
@@ -48,9 +48,16 @@ export class ActivityIndex implements Activity {
     return this.#ensure(log, isCurrent);
   }
 
+  /** @throws StoreUnavailableError where no server could write yet which period there is */
+  get #periods(): NonNullable<HolderLease['period']> {
+    const known = this.#lease.period;
+    if (known === null) throw new StoreUnavailableError('no server schedules this store yet');
+    return known;
+  }
+
   async #ensure(log: Log, isCurrent: boolean): Promise<void> {
     if (!isCurrent) await this.#lease.look();
-    if (log.recordedPeriod === this.#lease.period!.period) return;
+    if (log.recordedPeriod === this.#periods.period) return;
     await this.#recorders[this.#shardOf(log.address.topic)]!.submit([log]);
   }
 
@@ -60,7 +67,7 @@ export class ActivityIndex implements Activity {
   }
 
   async #record(shard: number, logs: readonly Log[]): Promise<readonly true[]> {
-    const { period } = this.#lease.period!;
+    const { period } = this.#periods;
     const at = this.#env.now();
     await this.#store.recordActivity(
       shard,
@@ -73,7 +80,7 @@ export class ActivityIndex implements Activity {
 
   /** The logs that may hold work. */
   async active(): Promise<readonly LogAddress[]> {
-    const { oldestPeriod, period } = this.#lease.period!;
+    const { oldestPeriod, period } = this.#periods;
     const logs = new Map<string, LogAddress>();
     for (let shard = 0; shard < this.#store.meta.shards; shard++) {
       for (let at = oldestPeriod; at <= period; at++) {
@@ -85,7 +92,7 @@ export class ActivityIndex implements Activity {
 
   /** Begins a new period, carries over what is active, and deletes the periods before. Only the holder does. */
   async advance(book: TopicBook): Promise<void> {
-    const old = this.#lease.period!;
+    const old = this.#periods;
     if (!(await this.#lease.update({ period: old.period + 1 }))) return;
     if (!this.#store.exclusive) await new Promise<void>((resolve) => this.#env.timer(WAIT_OUT_MS, resolve));
     for (let shard = 0; shard < this.#store.meta.shards; shard++) {
@@ -107,7 +114,7 @@ export class ActivityIndex implements Activity {
 
   /** Rows of the current period that were written at a time or later. */
   newest(shard: number, since: number): AsyncGenerator<ActivityRow> {
-    return this.#rows(shard, this.#lease.period!.period, since);
+    return this.#rows(shard, this.#periods.period, since);
   }
 
   async *#rows(shard: number, period: number, since: number | null = null): AsyncGenerator<ActivityRow> {

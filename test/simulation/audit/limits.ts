@@ -1,0 +1,134 @@
+/** Q9: the limits of a topic hold over all servers, also across a failover. */
+import type { TopicSettings } from '../../../src/core/settings.ts';
+import { type Facts, type Grant, name, surelyHeldUntil } from './facts.ts';
+
+/** The values that a setting may have had at some time in a stretch of the simulation's time. */
+function valuesOf<K extends keyof TopicSettings>(
+  facts: Facts,
+  topic: string,
+  key: K,
+  from: number,
+  to: number,
+): readonly TopicSettings[K][] {
+  let values: TopicSettings[K][] = [facts.settings(topic)[key]];
+  for (const call of facts.calls('configure')) {
+    const { patch } = call.args;
+    if (call.args.topic !== topic || !(key in patch) || call.began.at > to) continue;
+    const value = (patch as Partial<TopicSettings>)[key] as TopicSettings[K];
+    const sure = call.answer?.kind === 'ok' && call.ended!.at < from;
+    values = sure ? [value] : [...values, value];
+  }
+  return values;
+}
+
+/** A limit that was in force for certain: the loosest of those it may have been; null: perhaps none. */
+function strictest(values: readonly (number | null)[], looser: (a: number, b: number) => number): number | null {
+  let least: number | null = null;
+  for (const value of values) {
+    if (value === null) return null;
+    least = least === null ? value : looser(least, value);
+  }
+  return least;
+}
+
+export function limitsHold(facts: Facts): readonly string[] {
+  const byTopic = new Map<string, Grant[]>();
+  for (const grant of facts.grants) byTopic.set(grant.topic, [...(byTopic.get(grant.topic) ?? []), grant]);
+  const violations: string[] = [];
+  for (const [topic, grants] of byTopic) {
+    grants.sort((a, b) => a.claimedAt - b.claimedAt);
+    violations.push(
+      ...inFlight(facts, topic, grants),
+      ...intervals(facts, topic, grants),
+      ...rates(facts, topic, grants),
+      ...cooldowns(facts, topic, grants),
+      ...pauses(facts, topic, grants),
+    );
+  }
+  return violations;
+}
+
+/** Whether the clocks of two moments can be compared. */
+const comparable = (facts: Facts, a: number, b: number): boolean => a === b || facts.history.clockErrorMs === 0;
+
+function inFlight(facts: Facts, topic: string, grants: readonly Grant[]): readonly string[] {
+  return grants.flatMap((grant) => {
+    const { call } = grant;
+    const most = strictest(valuesOf(facts, topic, 'maxInFlight', call.began.at, call.ended!.at), Math.max);
+    if (most === null) return [];
+    const others = grants.filter((other) => other.call !== call && surelyHeldAt(facts, other, grant));
+    const together = grants.filter((other) => other.call === call && other.claimedAt === grant.claimedAt).length;
+    if (others.length + together <= most) return [];
+    return [`Q9: ${name(call)} got a task of ${topic}, which had ${others.length} in flight and may have ${most}`];
+  });
+}
+
+function surelyHeldAt(facts: Facts, held: Grant, at: Grant): boolean {
+  if (held.call.ended!.at >= at.call.began.at || surelyHeldUntil(held) <= at.claimedAt) return false;
+  if (!comparable(facts, held.call.server, at.call.server)) return false;
+  const task = facts.task(held.topic, held.task.id);
+  const ended = held.settlements.some(
+    ({ ending, ok, call }) => ending && ok !== false && call.began.at < at.call.ended!.at,
+  );
+  return !ended && !task.cancels.some(({ began }) => began.at < at.call.ended!.at);
+}
+
+function intervals(facts: Facts, topic: string, grants: readonly Grant[]): readonly string[] {
+  return grants.flatMap((grant, nth) => {
+    const before = grants[nth - 1];
+    if (before === undefined || !comparable(facts, before.call.server, grant.call.server)) return [];
+    const from = Math.min(before.call.began.at, grant.call.began.at);
+    const least = strictest(valuesOf(facts, topic, 'minIntervalMs', from, grant.call.ended!.at), Math.min);
+    if (least === null || grant.claimedAt - before.claimedAt >= least) return [];
+    return [
+      `Q9: ${name(grant.call)} got a task of ${topic} ${grant.claimedAt - before.claimedAt} ms after ${name(before.call)}, at least ${least} ms apart`,
+    ];
+  });
+}
+
+function rates(facts: Facts, topic: string, grants: readonly Grant[]): readonly string[] {
+  for (const [first, grant] of grants.entries()) {
+    for (let last = first + 1; last < grants.length; last++) {
+      const end = grants[last]!;
+      if (!comparable(facts, grant.call.server, end.call.server)) break;
+      const from = Math.min(grant.call.began.at, end.call.began.at);
+      const values = valuesOf(facts, topic, 'rate', from, end.call.ended!.at);
+      // A rate that was changed meanwhile says nothing of the stretch as a whole.
+      const [rate] = values;
+      if (values.length !== 1 || rate === null || rate === undefined) break;
+      const most = rate.burst + ((end.claimedAt - grant.claimedAt) * rate.tasks) / rate.perMs + 1e-6;
+      if (last - first + 1 > most) {
+        return [
+          `Q9: ${topic} gave ${last - first + 1} tasks in ${end.claimedAt - grant.claimedAt} ms, from ${name(grant.call)} to ${name(end.call)}; ${most.toFixed(2)} were allowed`,
+        ];
+      }
+    }
+  }
+  return [];
+}
+
+function cooldowns(facts: Facts, topic: string, grants: readonly Grant[]): readonly string[] {
+  return grants.flatMap((grant) => {
+    const { call } = grant;
+    for (const settled of grants) {
+      if (!settled.settlements.some(({ ending, ok }) => ending && ok === true)) continue;
+      // One that is repeated settles nothing any more.
+      const [first] = settled.settlements.filter(({ ending, ok }) => ending && ok !== false).map((one) => one.call);
+      if (first?.ended == null || first.ended.at >= call.began.at) continue;
+      if (!comparable(facts, first.server, call.server)) continue;
+      const least = strictest(valuesOf(facts, topic, 'cooldownMs', first.began.at, call.ended!.at), Math.min);
+      if (least === null || grant.claimedAt >= first.began.clock + least) continue;
+      const after = grant.claimedAt - first.began.clock;
+      return [`Q9: ${name(call)} got a task of ${topic} ${after} ms after ${name(first)}; the cooldown is ${least} ms`];
+    }
+    return [];
+  });
+}
+
+function pauses(facts: Facts, topic: string, grants: readonly Grant[]): readonly string[] {
+  return grants.flatMap(({ call }) =>
+    valuesOf(facts, topic, 'paused', call.began.at, call.ended!.at).every((paused) => paused)
+      ? [`Q9: ${name(call)} got a task of ${topic}, which was paused`]
+      : [],
+  );
+}

@@ -1,0 +1,185 @@
+/** The servers of a simulation, one after the other on one store, and the way to them. */
+
+import { QueueError } from '../../src/core/errors.ts';
+import type { Queue } from '../../src/queue/api.ts';
+import type { QueueLogger } from '../../src/queue/engine.ts';
+import { LocalQueue } from '../../src/queue/queue.ts';
+import { StoreUnavailableError } from '../../src/store/store.ts';
+import type { Faults, Trace } from './faults.ts';
+import type { Answer, AnyCall, Call, CallKind, Calls, Moment } from './history.ts';
+import type { Loop } from './loop.ts';
+import { MemoryStore } from './memory-store.ts';
+import type { Random } from './random.ts';
+import { type ClockFault, EPOCH, ServerProcess } from './server-process.ts';
+import type { Tables } from './tables.ts';
+
+export interface ClusterOptions {
+  /** How long until a server that is gone is replaced, in milliseconds. */
+  readonly restartMs: number;
+  readonly clock: (random: Random) => ClockFault;
+  /** Only one process can have the store open. */
+  readonly exclusive: boolean;
+}
+
+interface Running {
+  readonly process: ServerProcess;
+  readonly queue: Queue;
+}
+
+export class Cluster {
+  readonly #loop: Loop;
+  readonly #random: Random;
+  readonly #tables: Tables;
+  readonly #faults: Faults;
+  readonly #options: ClusterOptions;
+  readonly #trace: Trace;
+  readonly calls: AnyCall[] = [];
+  /** What must not happen, whatever goes wrong: an error that nobody throws on purpose, say. */
+  readonly troubles: string[] = [];
+  #current: Running | null = null;
+  #servers = 0;
+  #replaced = 0;
+  restarts = 0;
+
+  constructor(loop: Loop, random: Random, tables: Tables, faults: Faults, options: ClusterOptions, trace: Trace) {
+    this.#loop = loop;
+    this.#random = random;
+    this.#tables = tables;
+    this.#faults = faults;
+    this.#options = options;
+    this.#trace = trace;
+  }
+
+  get current(): Running | null {
+    return this.#current;
+  }
+
+  /** Starts a server, and another one whenever it is gone. */
+  start(): void {
+    const process = new ServerProcess(
+      ++this.#servers,
+      this.#loop,
+      this.#random.fork(),
+      this.#options.clock(this.#random),
+    );
+    process.onCrash(() => {
+      this.#trace(() => `server ${process.id}: gone`);
+      this.replace(process);
+    });
+    this.#trace(() => `server ${process.id}: starts`);
+    const store = new MemoryStore(this.#tables, {
+      carrier: this.#faults.carrier(process),
+      exclusive: this.#options.exclusive,
+      now: process.environment.now,
+    });
+    LocalQueue.start(store, process.environment, this.#logger(process)).then(
+      (queue) => {
+        this.#trace(() => `server ${process.id}: started`);
+        this.#current = { process, queue };
+      },
+      (error: unknown) => {
+        if (!(error instanceof StoreUnavailableError) && !(error instanceof QueueError)) this.#trouble(error);
+        process.crash();
+      },
+    );
+  }
+
+  /** Another server takes the place of this one, which may live on. */
+  replace(process: ServerProcess): void {
+    if (process.id <= this.#replaced) return;
+    this.#replaced = process.id;
+    if (this.#current?.process === process) this.#current = null;
+    process.cut();
+    this.restarts++;
+    this.#loop.after(this.#random.around(this.#options.restartMs), () => this.start());
+  }
+
+  #logger(process: ServerProcess): QueueLogger {
+    const note = (fields: object, message: string): void => {
+      const error = 'err' in fields ? fields.err : undefined;
+      this.#trace(() => `server ${process.id}: ${message} ${error instanceof Error ? error.message : ''}`);
+      if (error === undefined || error instanceof StoreUnavailableError) return;
+      if (error instanceof QueueError && error.code !== 'internal') return;
+      this.#trouble(error);
+    };
+    return { info: note, warn: note, error: note };
+  }
+
+  #trouble(error: unknown): void {
+    const text = error instanceof Error ? (error.stack ?? error.message) : String(error);
+    this.#trace(() => `trouble: ${text}`);
+    this.troubles.push(text);
+  }
+
+  /** Whether what a server throws at its callers is something that it throws on purpose. */
+  #codeOf(error: unknown): string {
+    if (error instanceof QueueError) {
+      if (error.code === 'internal') this.#trouble(error);
+      return error.code;
+    }
+    if (error instanceof StoreUnavailableError) return 'store-unavailable';
+    this.#trouble(error);
+    return 'internal';
+  }
+
+  /**
+   * Calls the server that is there; null where there is none. The connection may break on the way: then the answer is
+   * `lost`, and the call may go on.
+   *
+   * @param breaksAfterMs the client goes away after so many milliseconds
+   */
+  async call<K extends CallKind>(
+    actor: string,
+    kind: K,
+    args: Calls[K]['args'],
+    invoke: (queue: Queue, signal: AbortSignal) => Promise<Calls[K]['value']>,
+    breaksAfterMs = Number.POSITIVE_INFINITY,
+  ): Promise<Answer<Calls[K]['value']> | null> {
+    await this.#loop.sleep(this.#random.around(0.3));
+    const server = this.#current;
+    if (server === null) return null;
+    const { process, queue } = server;
+    const now = (): Moment => ({ at: this.#loop.now, clock: process.environment.now() });
+    const n = this.calls.length;
+    const call: Call<K> = { n, kind, actor, server: process.id, args, began: now(), ended: null, answer: null };
+    this.calls.push(call as AnyCall);
+    this.#trace(() => `${actor} #${n} ${kind} ${JSON.stringify(args)}`);
+    return new Promise((resolve) => {
+      const controller = new AbortController();
+      const end = (answer: Answer<Calls[K]['value']>): void => {
+        if (call.answer !== null) return;
+        connected();
+        call.answer = answer;
+        call.ended = now();
+        this.#trace(() => `${actor} #${n} ${kind} → ${JSON.stringify(answer)}`);
+        resolve(answer);
+      };
+      const lose = (): void => end({ kind: 'lost' });
+      const connected = process.onCut(lose);
+      if (breaksAfterMs < Number.POSITIVE_INFINITY) {
+        this.#loop.after(breaksAfterMs, () => {
+          if (call.answer !== null) return;
+          this.#faults.counts.disconnect++;
+          process.receive(() => controller.abort());
+          lose();
+        });
+      }
+      const reply = (answer: Answer<Calls[K]['value']>): void => {
+        if (process.alive) this.#loop.after(this.#random.around(0.3), () => end(answer));
+      };
+      process.receive(() => {
+        invoke(queue, controller.signal).then(
+          (value) => reply({ kind: 'ok', value }),
+          (error: unknown) => {
+            if (process.alive) reply({ kind: 'refused', code: this.#codeOf(error) });
+          },
+        );
+      });
+    });
+  }
+
+  /** The clock of the database. */
+  get clock(): number {
+    return EPOCH + this.#loop.now;
+  }
+}

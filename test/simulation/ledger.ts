@@ -1,0 +1,60 @@
+/** Watches the rows themselves: what no interleaving may ever write, whoever it was and whatever was told to clients. */
+import { type Entry, isFinal, type LogAddress, mayBecome } from '../../src/core/entry.ts';
+import type { Tables, Witness } from './tables.ts';
+
+export class Ledger implements Witness {
+  readonly violations: string[] = [];
+  /** Entries of a task that can be leased or settled. */
+  readonly #live = new Map<string, number>();
+  readonly #settled = new Map<string, string>();
+
+  appended(log: LogAddress, entry: Entry): void {
+    if (entry.status === 'ready') this.#count(log, entry, 1);
+  }
+
+  changed(log: LogAddress, before: Entry, after: Entry): void {
+    const where = `${log.topic}:${log.tier} ${before.id}`;
+    if (!mayBecome(before.status, after.status))
+      this.#say(`entry: ${where} went from ${before.status} to ${after.status}`);
+    if (after.version <= before.version) this.#say(`entry: ${where} kept version ${before.version}`);
+    if (isLive(after) !== isLive(before)) this.#count(log, after, isLive(after) ? 1 : -1);
+    if (after.status === 'done') {
+      const earlier = this.#settled.get(after.uid);
+      if (earlier !== undefined) this.#say(`Q3: ${where} was settled, as was ${earlier}`);
+      this.#settled.set(after.uid, where);
+    }
+  }
+
+  trimmed(log: LogAddress, entry: Entry): void {
+    if (!isFinal(entry.status)) this.#say(`Q1: ${log.topic}:${log.tier} ${entry.id} was trimmed while ${entry.status}`);
+  }
+
+  #count(log: LogAddress, entry: Entry, by: number): void {
+    const live = (this.#live.get(entry.uid) ?? 0) + by;
+    this.#live.set(entry.uid, live);
+    if (live > 1)
+      this.#say(`Q2: ${entry.uid} has ${live} live entries, the last at ${log.topic}:${log.tier} ${entry.id}`);
+  }
+
+  #say(text: string): void {
+    if (this.violations.length < 20) this.violations.push(text);
+  }
+
+  /** What must hold once everything has come to rest. */
+  atRest(tables: Tables): readonly string[] {
+    const violations = [...this.violations];
+    for (const { address, segments } of tables.logs.values()) {
+      const completion = tables.checkpoints.get(address.topic)?.get(address.tier)?.completion ?? 0;
+      for (const { rows } of segments.values()) {
+        for (const entry of rows.values()) {
+          const where = `${address.topic}:${address.tier} ${entry.id}`;
+          if (entry.id < completion && !isFinal(entry.status))
+            violations.push(`Q4: ${where} is ${entry.status} below the completion cursor ${completion}`);
+        }
+      }
+    }
+    return violations;
+  }
+}
+
+const isLive = (entry: Entry): boolean => entry.status === 'ready' || entry.status === 'leased';

@@ -1,0 +1,142 @@
+/** What a seed stands for: the topics, who does what how often, and what goes wrong. */
+import type { SettingsPatch } from '../../src/queue/api.ts';
+import type { StoreMeta } from '../../src/store/store.ts';
+import { type FaultRates, NO_FAULTS } from './faults.ts';
+import type { Random } from './random.ts';
+
+export const PROFILES = [
+  'calm',
+  'slow',
+  'unavailable',
+  'unknown',
+  'crashes',
+  'zombies',
+  'pauses',
+  'clocks',
+  'all',
+  'hours',
+] as const;
+export type Profile = (typeof PROFILES)[number];
+
+export interface Scenario {
+  readonly profile: Profile;
+  readonly meta: StoreMeta;
+  readonly rates: FaultRates;
+  readonly topics: readonly { readonly name: string; readonly patch: SettingsPatch }[];
+  readonly producers: number;
+  readonly workers: number;
+  readonly operators: number;
+  /** A worker that extends the lease of one task for ever. */
+  readonly squatter: boolean;
+  /** Tasks in all. */
+  readonly tasks: number;
+  /** Everybody waits so many times as long: hours instead of seconds. */
+  readonly stretch: number;
+  /** How likely a client goes away before its answer. */
+  readonly disconnects: number;
+  readonly restartMs: number;
+  /** A server is paused, or taken for dead, every so many milliseconds on average; 0: never. */
+  readonly pauseEveryMs: number;
+  /** How long a pause takes on average. */
+  readonly pauseMs: number;
+  readonly jumpEveryMs: number;
+  readonly drift: number;
+  readonly aheadMs: number;
+  /** Only one process can have the store open, so that a new server takes over at once. */
+  readonly exclusive: boolean;
+  /** Limits come and go. */
+  readonly limits: boolean;
+}
+
+const PROFILE_WEIGHTS: Readonly<Record<Profile, number>> = {
+  calm: 20,
+  slow: 8,
+  unavailable: 12,
+  unknown: 16,
+  crashes: 16,
+  zombies: 8,
+  pauses: 5,
+  clocks: 4,
+  all: 12,
+  hours: 4,
+};
+
+export function drawScenario(random: Random, only?: Profile): Scenario {
+  const drawn = random.weighted(PROFILE_WEIGHTS);
+  const profile = only ?? drawn;
+  const all = profile === 'all';
+  const has = (name: Profile): boolean => all || profile === name;
+  const hours = profile === 'hours';
+  const rate = (on: boolean, mean: number): number => (on ? random.between(mean / 3, mean * 2) : 0);
+  const delayMs = random.pick([0.3, 1, 3]);
+  const rates: FaultRates = {
+    ...NO_FAULTS,
+    delayMs,
+    slow: rate(profile !== 'calm', 0.02),
+    slowMs: random.pick([20, 200, 1500]),
+    unavailable: rate(has('unavailable'), 0.012),
+    outage: rate(has('unavailable'), 0.0004),
+    outageMs: 800,
+    unknownBefore: rate(has('unknown'), 0.006),
+    unknownAfter: rate(has('unknown'), 0.012),
+    unknownLater: rate(has('unknown'), 0.006),
+    laterMs: random.pick([20, 500, 4000]),
+    crashes: random.int(2, 8),
+    crashBefore: rate(has('crashes') || hours, hours ? 0.0004 : 0.0015),
+    crashAfter: rate(has('crashes') || has('zombies') || hours, hours ? 0.0008 : 0.003),
+  };
+  const limits = random.chance(0.3);
+  const names = random.pick([['a'], ['a', 'b'], ['a/x', 'a/y', 'b'], ['a/x', 'a/y', 'b/x', 'b/y', 'c']]);
+  return {
+    profile,
+    meta: {
+      segmentSize: random.int(4, 16),
+      shards: random.int(1, 3),
+      messageBuckets: random.int(1, 4),
+      slotMs: random.pick([50, 100, 250]),
+    },
+    rates,
+    topics: names.map((name) => ({ name, patch: drawSettings(random, limits) })),
+    producers: random.int(1, 4),
+    workers: random.int(2, 6),
+    operators: random.int(0, 2),
+    squatter: random.chance(0.15),
+    tasks: random.int(60, 240),
+    stretch: hours ? random.pick([300, 1000]) : 1,
+    disconnects: profile === 'calm' ? 0 : random.pick([0, 0, 0.03]),
+    restartMs: random.pick([5, 100, 1500]),
+    pauseEveryMs: has('zombies') || profile === 'pauses' ? random.between(1500, 6000) : 0,
+    pauseMs: profile === 'pauses' ? random.pick([800, 5_000, 12_000]) : 800,
+    jumpEveryMs: has('clocks') ? 4000 : 0,
+    drift: has('clocks') ? random.pick([0, 0.0005, -0.0005, 0.01]) : 0,
+    aheadMs: has('clocks') ? random.pick([0, 300, 1500]) : 0,
+    exclusive: !has('zombies'),
+    limits,
+  };
+}
+
+/** Settings of a topic, as they are set before anything else happens. */
+function drawSettings(random: Random, limits: boolean): SettingsPatch {
+  const leaseMs = random.pick([200, 500, 1000, 2500]);
+  const backoff = random.pick([0, 20, 200]);
+  return {
+    leaseMs,
+    maxAttempts: random.pick([1, 2, 3, 5, 20]),
+    backoffMs: backoff,
+    maxBackoffMs: Math.max(backoff, 1000),
+    retentionMs: 300_000,
+    dedupWindowMs: random.pick([0, 300, 3000, 86_400_000, null]),
+    maxRunMs: random.chance(0.15) ? 3000 : null,
+    ...(random.chance(0.1) ? { buckets: random.int(2, 4) } : random.chance(0.1) ? { bands: [1, 10, 100] } : {}),
+    ...(limits ? drawLimits(random) : {}),
+  };
+}
+
+export function drawLimits(random: Random): SettingsPatch {
+  return {
+    maxInFlight: random.chance(0.5) ? random.int(1, 4) : null,
+    minIntervalMs: random.chance(0.25) ? random.pick([10, 50, 120]) : null,
+    cooldownMs: random.chance(0.2) ? random.pick([10, 50]) : null,
+    rate: random.chance(0.25) ? { tasks: random.int(1, 20), perMs: 500, burst: random.int(1, 10) } : null,
+  };
+}

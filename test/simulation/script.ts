@@ -1,0 +1,182 @@
+/** The course of a simulation: settings first, then trouble, then quiet, in which everything has to come right. */
+import { Client, type World } from './client.ts';
+import { type Faults, NO_FAULTS } from './faults.ts';
+import { Operator } from './operator.ts';
+import { Producer } from './producer.ts';
+import type { Random } from './random.ts';
+import { Squatter, Worker } from './worker.ts';
+
+/** Nothing may come up any more once nothing came up for so long: longer than any delay, lease and backoff there is. */
+const STILL_MS = 9_000;
+/** Calls are answered within this time once nothing goes wrong, waits included. */
+const PATIENCE_MS = 60_000;
+
+export class Script {
+  readonly #world: World;
+  readonly #random: Random;
+  readonly #faults: Faults;
+  readonly violations: string[] = [];
+  /** Calls that set the topics up. */
+  setup: readonly number[] = [];
+  quietFrom = Number.POSITIVE_INFINITY;
+
+  constructor(world: World, random: Random, faults: Faults) {
+    this.#world = world;
+    this.#random = random;
+    this.#faults = faults;
+  }
+
+  async run(): Promise<void> {
+    const { cluster, loop, scenario } = this.#world;
+    const inspector = this.#client('inspector');
+    cluster.start();
+    for (const { name, patch } of scenario.topics) await inspector.insistOn(name, patch);
+    this.setup = cluster.calls.map(({ n }) => n);
+
+    this.#faults.rates = scenario.rates;
+    const actors = this.#actors();
+    const stopTrouble = this.#trouble();
+    await actors.produced;
+    await loop.sleep(this.#random.around(1_000));
+    stopTrouble();
+    const { delayMs } = scenario.rates;
+    this.#faults.rates = { ...NO_FAULTS, delayMs };
+    this.#world.quiet = true;
+    // Some may still be asleep between two things they do.
+    if (!(await this.#within(PATIENCE_MS + 4_000 * scenario.stretch, actors.gone))) {
+      for (const { n, kind, ended } of cluster.calls) {
+        if (ended === null) this.violations.push(`liveness: ${kind} #${n} was never answered`);
+      }
+      if (this.violations.length === 0) this.violations.push('liveness: somebody did not come to an end');
+      return;
+    }
+    while (this.#faults.late > 0) await loop.sleep(100);
+    this.quietFrom = loop.now;
+    await this.#workOff();
+    await this.#look(inspector);
+    if (this.#random.chance(0.3)) {
+      // What was only right in memory comes to light now.
+      cluster.current?.process.crash();
+      await this.#workOff();
+      await this.#look(inspector);
+    }
+  }
+
+  #client(name: string): Client {
+    return new Client(name, this.#random.fork(), this.#world);
+  }
+
+  #actors(): { readonly produced: Promise<unknown>; readonly gone: Promise<unknown> } {
+    const { scenario } = this.#world;
+    const many = <T>(count: number, make: (nth: number) => T): T[] =>
+      Array.from({ length: count }, (_, nth) => make(nth));
+    const produced = Promise.all(
+      many(scenario.producers, (nth) =>
+        new Producer(`producer ${nth}`, this.#random.fork(), this.#world).run(
+          Math.ceil(scenario.tasks / scenario.producers),
+        ),
+      ),
+    );
+    const workers = many(scenario.workers, (nth) =>
+      new Worker(`worker ${nth}`, this.#random.fork(), this.#world).run(),
+    );
+    const operators = many(scenario.operators, (nth) =>
+      new Operator(`operator ${nth}`, this.#random.fork(), this.#world).run(),
+    );
+    const squatters = scenario.squatter ? [new Squatter('squatter', this.#random.fork(), this.#world).run()] : [];
+    return { produced, gone: Promise.all([produced, ...workers, ...operators, ...squatters]) };
+  }
+
+  /** Pauses servers, and lets their clocks jump, now and then. */
+  #trouble(): () => void {
+    const { cluster, loop, scenario } = this.#world;
+    const random = this.#random.fork();
+    let stopped = false;
+    const every = (meanMs: number, act: () => void): void => {
+      if (meanMs === 0) return;
+      loop.after(random.around(meanMs), () => {
+        if (stopped) return;
+        act();
+        every(meanMs, act);
+      });
+    };
+    const asleep = new Set<{ readonly process: { crash(): void } }>();
+    every(scenario.pauseEveryMs, () => {
+      const running = cluster.current;
+      if (running === null || running.process.paused) return;
+      this.#faults.counts.pause++;
+      const { process } = running;
+      process.pause();
+      // Where only one process can have the store open, no other takes its place.
+      if (scenario.exclusive || random.chance(0.5)) {
+        loop.after(random.around(scenario.pauseMs), () => process.resume());
+        return;
+      }
+      // Taken for dead, and replaced; it wakes up late, goes on with what it was at, and ends.
+      loop.after(random.around(300), () => cluster.replace(process));
+      asleep.add(running);
+      loop.after(300 + random.around(1_500), () => {
+        process.resume();
+        loop.after(random.around(1_000), () => {
+          process.crash();
+          asleep.delete(running);
+        });
+      });
+    });
+    every(scenario.jumpEveryMs, () => {
+      if (cluster.current === null) return;
+      this.#faults.counts.jump++;
+      cluster.current.process.jump(random.pick([-5000, -1900, -500, 500, 1900, 5000]));
+    });
+    return () => {
+      stopped = true;
+      for (const { process } of asleep) process.crash();
+    };
+  }
+
+  /** Well-behaved workers take and finish what is there, until nothing comes up any more. */
+  async #workOff(): Promise<void> {
+    const { loop } = this.#world;
+    let lastAt = loop.now;
+    const workers = ['last worker 1', 'last worker 2'].map(async (name) => {
+      const client = this.#client(name);
+      while (loop.now - lastAt < STILL_MS) {
+        const answer = await client.lease({ max: 20, waitMs: 3_000, worker: name });
+        // Where nobody hands out anything just now, nothing can be concluded from it.
+        if (answer.kind !== 'ok' || answer.value.length > 0) lastAt = loop.now;
+        if (answer.kind !== 'ok') await client.sleep(200);
+        if (answer.kind !== 'ok' || answer.value.length === 0) continue;
+        await client.settle({ ack: answer.value.map(({ leaseId }) => ({ leaseId, result: { by: name } })) });
+      }
+    });
+    if (!(await this.#within(PATIENCE_MS * 10, Promise.all(workers)))) {
+      this.violations.push('liveness: what is there could not be worked off');
+    }
+  }
+
+  /** What there is to see at the end; the auditor compares it with what must be. */
+  async #look(inspector: Client): Promise<void> {
+    const { scenario, known } = this.#world;
+    for (const { name } of scenario.topics) {
+      await inspector.counts(name);
+      await inspector.drained(name, 0);
+      await inspector.cursors(name);
+      const listed = await inspector.list(name, null);
+      const seen = new Set(listed.kind === 'ok' ? listed.value.map(({ id }) => id) : []);
+      for (const id of new Set(known.filter(({ topic }) => topic === name).map((task) => task.id))) {
+        if (!seen.has(id)) await inspector.task(name, id);
+      }
+    }
+  }
+
+  async #within(ms: number, something: Promise<unknown>): Promise<boolean> {
+    let over = false;
+    await Promise.race([
+      something.then(() => {
+        over = true;
+      }),
+      this.#world.loop.sleep(ms),
+    ]);
+    return over;
+  }
+}
