@@ -26,14 +26,14 @@ export function decideClaim(entry: EntryHead, context: ClaimContext): ClaimDecis
   if (entry.status === 'pending') return { kind: 'resolve' };
   if (entry.status !== 'ready') return { kind: 'pass' };
   const { message } = context;
-  if (message !== undefined && message !== null && message.uid !== entry.uid) {
-    if (entry.supersedes !== message.uid || isLive(message.status)) {
-      return { kind: 'end', status: 'duplicate', reason: `message id owned by ${message.uid}` };
-    }
-    return { kind: 'own', supersedes: message.uid };
+  const owner = message ?? null;
+  const isOthers = owner !== null && owner.uid !== entry.uid;
+  if (isOthers && (entry.supersedes !== owner.uid || isLive(owner.status))) {
+    return { kind: 'end', status: 'duplicate', reason: `message id owned by ${owner.uid}` };
   }
   if (isPurged(entry, context.purgedAt)) return { kind: 'end', status: 'cancelled', reason: 'purged' };
   if (isExpired(entry, context.now)) return { kind: 'end', status: 'expired', reason: 'time to live over' };
+  if (isOthers) return { kind: 'own', supersedes: owner.uid };
   return message === null ? { kind: 'own', supersedes: null } : { kind: 'claim' };
 }
 

@@ -38,7 +38,7 @@ describe('GET, PUT and DELETE /v1/topics/{topic}', () => {
     expect(first.status, first.text).toBe(200);
     expect(first.json.settings).toMatchObject({ ...change, leaseMs: 30_000 });
     await server.enqueue('t2', { payload: 1 }, { payload: 2 });
-    expect(await server.lease('t2', { max: 2 })).toHaveLength(1);
+    expect(await server.lease('t2', { max: 2, waitMs: 5000 })).toHaveLength(1);
     const second = await server.call('PUT', topicPath('t2'), { body: { maxInFlight: null } });
     expect(second.json.settings).toMatchObject({ ...change, maxInFlight: null });
     expect(await server.lease('t2', { max: 2, waitMs: 5000 })).toHaveLength(1);
