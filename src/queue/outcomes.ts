@@ -6,7 +6,7 @@
 import type { EntryChange, EntryCondition, EntryHead } from '../core/entry.ts';
 import { samePlace } from '../core/entry.ts';
 import { QueueError } from '../core/errors.ts';
-import { entriesEnd } from '../core/log.ts';
+import { entriesEnd, type SegmentHeader } from '../core/log.ts';
 import type { MessageCondition, MessageRow, MessageWrite } from '../core/message.ts';
 import {
   type Append,
@@ -92,7 +92,10 @@ export async function appendDefinitely(
   return refused(env, landed) ? 'applied' : 'conflict';
 }
 
-/** Changes entries; a conflict after doubt was ours if every row looks as it was to be set. */
+/**
+ * Changes entries; a conflict after doubt was ours if every row looks as it was to be set, and the scan cursor has moved
+ * as it was to. (The rows alone may have been set so by others, in the same millisecond.)
+ */
 export async function changeDefinitely(
   store: Store,
   env: Environment,
@@ -101,19 +104,19 @@ export async function changeDefinitely(
   const { outcome, doubted } = await untilDefinite(env, () => store.change(change));
   if (outcome.kind === 'applied' || !doubted) return outcome;
   const rows = new Map(outcome.rows.map((row) => [row.id, row]));
-  const landed = change.changes.every((one) => {
+  const areSet = change.changes.every((one) => {
     const row = rows.get(one.id);
     return row !== undefined && isSet(row, one);
   });
-  const isOurs = landed && (change.changes.length > 0 || scanLanded(change, outcome));
-  return refused(env, isOurs) ? { kind: 'applied' } : outcome;
+  const landed = areSet && hasMoved(change.scan, outcome.header);
+  return refused(env, landed) ? { kind: 'applied' } : outcome;
 }
 
-const scanLanded = (
-  change: SegmentChange,
-  outcome: { readonly header: { scan: number; term: number } | null },
-): boolean =>
-  change.scan !== undefined && outcome.header?.scan === change.scan.to && outcome.header.term === change.scan.term;
+/** Whether the scan cursor stands where a change was to put it, or further on. */
+function hasMoved(scan: SegmentChange['scan'], header: SegmentHeader | null): boolean {
+  if (scan === undefined) return true;
+  return header !== null && header.scan >= scan.to && header.term >= scan.term;
+}
 
 function isSet(row: EntryHead, change: EntryChange): boolean {
   const { set } = change;
