@@ -217,7 +217,9 @@ export class Inspector {
     const size = store.meta.segmentSize;
     const to = segmentEnd(segmentOf(log.scan, size), size);
     const heads = await store.readHeads({ log: log.address, from: log.scan, to, limit: HEADS_PER_READ });
-    const first = heads.find((head) => stateOf(head, log.address, topic.settings, env.now()) === 'ready');
+    const first = heads.find(
+      (head) => head.status === 'ready' && stateOf(head, log.address, topic.settings, env.now()) === 'ready',
+    );
     return first?.placedAt ?? null;
   }
 

@@ -173,9 +173,9 @@ export class Log {
     this.#ready = count;
   }
 
-  /** So many more are ready, or fewer. */
+  /** So many more are ready, or fewer; where nothing is left, what was counted too often is forgotten. */
   countReady(by: number): void {
-    this.#ready = Math.max(0, this.#ready + by);
+    this.#ready = this.unscanned === 0 ? 0 : Math.max(0, this.#ready + by);
   }
 
   /** Up to here it is known what was handed out. */

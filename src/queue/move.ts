@@ -1,3 +1,4 @@
+import { isPurged } from '../core/claim.ts';
 import {
   type Entry,
   type EntryChange,
@@ -98,10 +99,14 @@ export class Mover {
       }));
       const ready = [...steps.keys()].filter((pending) => steps.get(pending) === 'mark-ready');
       for (const pending of ready) this.#left(topic, from, pending, commits.answers.get(pending)!.applied);
-      this.#arrived(topic, dest, ready.filter((pending) => marks.answers.get(pending)?.applied).length);
+      const arrived = ready.filter((pending) => marks.answers.get(pending)?.applied);
+      this.#arrived(topic, dest, arrived.filter((pending) => counts(topic, pending)).length);
       if (ready.length > 0) signals.due(from, at);
-      // One that is void waits for nobody: it is passed soon.
-      if (ready.length < steps.size) signals.due(dest, at);
+      // What is void, or was purged, waits for nobody: it is passed soon.
+      if (ready.length < steps.size || !arrived.every((pending) => counts(topic, pending))) {
+        dest.sweep = true;
+        signals.due(dest, at);
+      }
       const fault = commits.fault ?? marks.fault;
       if (fault !== null) throw fault;
       if (ready.length > 0) {
@@ -154,10 +159,12 @@ export class Mover {
   }
 
   /** The origin is final now: it no longer counts as in flight, ready or delayed. */
-  #left(topic: Topic, from: Log, { origin }: Pending, byUs: boolean): void {
+  #left(topic: Topic, from: Log, pending: Pending, byUs: boolean): void {
     const { book, signals, env } = this.#engine;
+    const { origin } = pending;
+    const counted = byUs && counts(topic, pending);
     if (isSlotTopic(from.address.topic)) {
-      if (byUs) book.delay(from, topic.name, -1);
+      if (counted) book.delay(from, topic.name, -1);
       return;
     }
     const open = from.open.get(origin.id);
@@ -165,7 +172,7 @@ export class Mover {
       topic.limits = afterSettle(topic.limits, 1, env.now());
       from.open.set(origin.id, { ...open, leased: false, until: 0 });
       signals.ready(topic);
-    } else if (open === undefined && byUs && (from.isDead || origin.id >= from.scan)) from.countReady(-1);
+    } else if (open === undefined && counted && (from.isDead || origin.id >= from.scan)) from.countReady(-1);
   }
 
   #arrived(topic: Topic, dest: Log, count: number): void {
@@ -212,6 +219,9 @@ export const asPending = (log: Log, head: EntryHead): Pending => ({
   origin: head.origin!,
   originVersion: head.originVersion!,
 });
+
+/** Purged tasks count nowhere, wherever they stand. */
+const counts = (topic: Topic, task: Known): boolean => !isPurged(task, topic.settings.purgedAt);
 
 function verdict(pending: Pending, result: ChangeResult): 'mark-ready' | 'mark-void' {
   if (result.applied) return 'mark-ready';

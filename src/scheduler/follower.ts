@@ -8,6 +8,7 @@ import { isSlotTopic, logKey } from '../core/log.ts';
 import type { Engine } from '../queue/engine.ts';
 import type { Log } from '../queue/log.ts';
 import type { ActivityIndex } from './activity.ts';
+import { recountDead } from './recover.ts';
 import type { Scanner } from './scanner.ts';
 
 const FOLLOW_EVERY_MS = 300;
@@ -133,6 +134,7 @@ export class Follower {
     }
     this.#scanner.recheck(known);
     const topic = await book.topic(address.topic);
+    if (known.isDead) await recountDead(this.#engine, known, topic);
     if (added.length > 0) signals.ready(topic);
     signals.due(known, env.now());
   }

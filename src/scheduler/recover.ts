@@ -47,6 +47,13 @@ export async function recountReady(engine: Engine, log: Log, topic: Topic): Prom
   if (ready > log.ready) log.ready = ready;
 }
 
+/** The same for dead letters, of which others may have redriven some. */
+export async function recountDead(engine: Engine, log: Log, topic: Topic): Promise<void> {
+  let dead = 0;
+  for await (const head of heads(engine, log, log.completion, log.nextId)) if (counts(head, topic)) dead++;
+  log.ready = dead;
+}
+
 /** Takes in what was handed out by a claim that nobody here knows of. */
 export async function adoptUnseen(engine: Engine, log: Log, topic: Topic): Promise<void> {
   if (log.unseen === null) return;
@@ -81,8 +88,7 @@ const counts = (head: EntryHead, topic: Topic): boolean =>
 
 async function recoverDead(engine: Engine, log: Log, topic: Topic): Promise<void> {
   log.scan = log.completion;
-  log.ready = 0;
-  for await (const head of heads(engine, log, log.completion, log.nextId)) if (counts(head, topic)) log.countReady(1);
+  await recountDead(engine, log, topic);
 }
 
 async function recoverSlot(engine: Engine, log: Log): Promise<void> {
