@@ -1,13 +1,5 @@
 import { isExpired, isPurged } from '../core/claim.ts';
-import {
-  type EntryStatus,
-  FINAL_VERSION,
-  FIRST_VERSION,
-  isFinal,
-  type LogAddress,
-  type NewEntry,
-  type Place,
-} from '../core/entry.ts';
+import { FINAL_VERSION, FIRST_VERSION, isFinal, type LogAddress, type NewEntry, type Place } from '../core/entry.ts';
 import { invalid, QueueError } from '../core/errors.ts';
 import { slotLog, slotOf } from '../core/log.ts';
 import { type MessageRow, type MessageWrite, messageIdKey, shardOf } from '../core/message.ts';
@@ -40,7 +32,6 @@ interface Call {
 
 /** How long a row may be live before a duplicate makes sure that its task still is, in milliseconds. */
 const DOUBT_LIVE_MS = 60_000;
-const TOOK_ITS_TURN: ReadonlySet<EntryStatus> = new Set(['leased', 'done', 'expired', 'cancelled']);
 const SETTLED = ['done', 'dead', 'expired', 'cancelled'] as const;
 
 /**
@@ -304,8 +295,7 @@ export class Enqueuer {
           },
         },
       ]);
-      // It was handed out, or ended, before its row was written: then the id was its own while it lived.
-      if (!change!.applied && change!.row !== null && TOOK_ITS_TURN.has(change!.row.status)) continue;
+      if (!change!.applied && (await this.#hadItsTurn(places[at]!, entry.uid))) continue;
       if (change!.applied) {
         if (address.topic === topic.name) log.countReady(-1);
         else this.#engine.book.delay(log, topic.name, -1);
@@ -314,6 +304,14 @@ export class Enqueuer {
       this.#engine.counters.enqueued--;
       results[index] = await this.#known(answer, entry.messageId!, null);
     }
+  }
+
+  /** Whether a task was handed out, or ended, before its row was written: then the id was its own while it lived. */
+  async #hadItsTurn(place: Place, uid: string): Promise<boolean> {
+    const located = await this.#locator.follow(place, uid);
+    if (located === null) return true;
+    const { status } = located.head;
+    return status === 'expired' || status === 'cancelled' || located.head.attempt > 0 || located.head.leasedAt !== null;
   }
 }
 
