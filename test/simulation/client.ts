@@ -17,6 +17,9 @@ export interface World {
   nextToken(): number;
 }
 
+const abortedBy = (signal: AbortSignal | undefined): { signal?: AbortSignal } =>
+  signal === undefined ? {} : { signal };
+
 /** A client: calls the server that is there, and waits for one where there is none. */
 export class Client {
   readonly name: string;
@@ -41,7 +44,7 @@ export class Client {
   async call<K extends CallKind>(
     kind: K,
     args: Calls[K]['args'],
-    invoke: (queue: Queue, signal: AbortSignal) => Promise<Calls[K]['value']>,
+    invoke: (queue: Queue, signal: AbortSignal | undefined) => Promise<Calls[K]['value']>,
   ): Promise<Answer<Calls[K]['value']>> {
     for (;;) {
       const { disconnects } = this.world.scenario;
@@ -53,7 +56,7 @@ export class Client {
   }
 
   lease(request: Omit<LeaseRequest, 'signal'>) {
-    return this.call('lease', request, (queue, signal) => queue.lease({ ...request, signal }));
+    return this.call('lease', request, (queue, signal) => queue.lease({ ...request, ...abortedBy(signal) }));
   }
 
   settle(request: SettleRequest) {
@@ -73,7 +76,9 @@ export class Client {
   }
 
   drained(topic: string, timeoutMs: number) {
-    return this.call('drained', { topic, timeoutMs }, (queue, signal) => queue.drained(topic, { timeoutMs, signal }));
+    return this.call('drained', { topic, timeoutMs }, (queue, signal) =>
+      queue.drained(topic, { timeoutMs, ...abortedBy(signal) }),
+    );
   }
 
   list(topic: string, state: TaskState | null) {

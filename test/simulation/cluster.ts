@@ -21,6 +21,9 @@ export interface ClusterOptions {
   readonly exclusive: boolean;
 }
 
+/** Calls that end when their client goes away. */
+const ABORTABLE: ReadonlySet<CallKind> = new Set(['lease', 'drained']);
+
 interface Running {
   readonly process: ServerProcess;
   readonly queue: Queue;
@@ -132,7 +135,7 @@ export class Cluster {
     actor: string,
     kind: K,
     args: Calls[K]['args'],
-    invoke: (queue: Queue, signal: AbortSignal) => Promise<Calls[K]['value']>,
+    invoke: (queue: Queue, signal: AbortSignal | undefined) => Promise<Calls[K]['value']>,
     breaksAfterMs = Number.POSITIVE_INFINITY,
   ): Promise<Answer<Calls[K]['value']> | null> {
     await this.#loop.sleep(this.#random.around(0.3));
@@ -145,7 +148,8 @@ export class Cluster {
     this.calls.push(call as AnyCall);
     this.#trace(() => `${actor} #${n} ${kind} ${JSON.stringify(args)}`);
     return new Promise((resolve) => {
-      const controller = new AbortController();
+      // An abort signal costs more than all the rest of most calls.
+      const controller = ABORTABLE.has(kind) ? new AbortController() : null;
       const end = (answer: Answer<Calls[K]['value']>): void => {
         if (call.answer !== null) return;
         connected();
@@ -160,7 +164,7 @@ export class Cluster {
         this.#loop.after(breaksAfterMs, () => {
           if (call.answer !== null) return;
           this.#faults.counts.disconnect++;
-          process.receive(() => controller.abort());
+          process.receive(() => controller?.abort());
           lose();
         });
       }
@@ -168,7 +172,7 @@ export class Cluster {
         if (process.alive) this.#loop.after(this.#random.around(0.3), () => end(answer));
       };
       process.receive(() => {
-        invoke(queue, controller.signal).then(
+        invoke(queue, controller?.signal).then(
           (value) => reply({ kind: 'ok', value }),
           (error: unknown) => {
             if (process.alive) reply({ kind: 'refused', code: this.#codeOf(error) });

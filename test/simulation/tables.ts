@@ -335,8 +335,11 @@ function appended(entry: NewEntry, id: number): Entry {
 const plainPlace = ({ topic, tier, id }: LogAddress & { readonly id: number }) => ({ topic, tier, id });
 
 function patched(row: Entry, { set }: EntryChange): Entry {
-  const defined = Object.fromEntries(Object.entries(set).filter(([, value]) => value !== undefined));
-  return { ...row, ...defined };
+  const after: Entry = { ...row, ...set };
+  for (const key of Object.keys(set) as (keyof typeof set)[]) {
+    if (set[key] === undefined) Object.assign(after, { [key]: row[key] });
+  }
+  return after;
 }
 
 const meetsEntry = (row: Entry | undefined, expect: EntryCondition): boolean =>

@@ -36,6 +36,7 @@ export function limitsHold(facts: Facts): readonly string[] {
   for (const grant of facts.grants) byTopic.set(grant.topic, [...(byTopic.get(grant.topic) ?? []), grant]);
   const violations: string[] = [];
   for (const [topic, grants] of byTopic) {
+    if (!isEverLimited(facts, topic)) continue;
     grants.sort((a, b) => a.claimedAt - b.claimedAt);
     violations.push(
       ...inFlight(facts, topic, grants),
@@ -46,6 +47,17 @@ export function limitsHold(facts: Facts): readonly string[] {
     );
   }
   return violations;
+}
+
+const LIMITS = ['maxInFlight', 'minIntervalMs', 'cooldownMs', 'rate', 'paused'] as const;
+
+/** Whether the topic had a limit at any time. */
+function isEverLimited(facts: Facts, topic: string): boolean {
+  const limits = (settings: Partial<TopicSettings>): boolean => LIMITS.some((key) => Boolean(settings[key]));
+  return (
+    limits(facts.settings(topic)) ||
+    facts.calls('configure').some(({ args }) => args.topic === topic && limits(args.patch))
+  );
 }
 
 /** Whether the clocks of two moments can be compared. */

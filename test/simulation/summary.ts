@@ -1,0 +1,68 @@
+import type { FaultCounts } from './faults.ts';
+import type { Report } from './simulation.ts';
+
+/** Adds up what simulations did. */
+export class Summary {
+  readonly #began = performance.now();
+  readonly #faults: Partial<FaultCounts> = {};
+  #seeds = 0;
+  failed = 0;
+  #calls = 0;
+  #storeCalls = 0;
+  #steps = 0;
+  #restarts = 0;
+  #tasks = 0;
+  #deliveries = 0;
+  #settled = 0;
+  #virtualMs = 0;
+
+  add({ history, violations, storeCalls, steps, faults, restarts, lastedMs }: Report): void {
+    this.#seeds++;
+    if (violations.length > 0) this.failed++;
+    this.#calls += history.calls.length;
+    this.#storeCalls += storeCalls;
+    this.#steps += steps;
+    this.#restarts += restarts;
+    this.#virtualMs += lastedMs;
+    for (const [kind, count] of Object.entries(faults) as [keyof FaultCounts, number][]) {
+      this.#faults[kind] = (this.#faults[kind] ?? 0) + count;
+    }
+    for (const { kind, answer } of history.calls) {
+      if (answer?.kind !== 'ok') continue;
+      if (kind === 'enqueue')
+        this.#tasks += (answer.value as readonly { deduplicated: boolean }[]).filter((one) => !one.deduplicated).length;
+      if (kind === 'lease') this.#deliveries += (answer.value as readonly unknown[]).length;
+      if (kind === 'settle')
+        this.#settled += (answer.value as { ack: readonly { ok: boolean }[] }).ack.filter(({ ok }) => ok).length;
+    }
+  }
+
+  numbers() {
+    const seconds = (performance.now() - this.#began) / 1_000;
+    return {
+      seeds: this.#seeds,
+      failed: this.failed,
+      seconds: Math.round(seconds * 10) / 10,
+      seedsPerMinute: Math.round((this.#seeds / seconds) * 60),
+      virtualHours: Math.round(this.#virtualMs / 36_000) / 100,
+      calls: this.#calls,
+      tasks: this.#tasks,
+      deliveries: this.#deliveries,
+      acknowledged: this.#settled,
+      storeCalls: this.#storeCalls,
+      steps: this.#steps,
+      restarts: this.#restarts,
+      faults: this.#faults,
+    };
+  }
+
+  text(): string {
+    const { faults, ...numbers } = this.numbers();
+    const lines = Object.entries(numbers).map(([name, value]) => `${name.padEnd(16)}${value.toLocaleString('en')}`);
+    const kinds = Object.entries(faults).filter(([, count]) => count > 0);
+    return [
+      ...lines,
+      `faults          ${kinds.map(([kind, count]) => `${kind} ${count.toLocaleString('en')}`).join(', ') || 'none'}`,
+    ].join('\n');
+  }
+}
