@@ -437,11 +437,12 @@ export class Settler {
   }
 }
 
+/** What is leased has no result yet: where none is brought, nothing is written, for a null would be a tombstone a task. */
 const donePatch = (result: string | null, now: number): EntryPatch => ({
   status: 'done',
   version: FINAL_VERSION,
   updatedAt: now,
-  result,
+  ...(result === null ? {} : { result }),
 });
 
 export const knownOf = (open: OpenEntry): Known => ({
