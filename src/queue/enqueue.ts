@@ -309,7 +309,8 @@ export class Enqueuer {
   /** Whether a task was handed out, or ended, before its row was written: then the id was its own while it lived. */
   async #hadItsTurn(place: Place, uid: string): Promise<boolean> {
     const located = await this.#locator.follow(place, uid);
-    if (located === null) return true;
+    // A delayed one that moved on, its slot trimmed since: it may have ended as a duplicate like any other.
+    if (located === null) return false;
     const { status } = located.head;
     return status === 'expired' || status === 'cancelled' || located.head.attempt > 0 || located.head.leasedAt !== null;
   }

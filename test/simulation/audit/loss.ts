@@ -42,6 +42,12 @@ function mayHave(facts: Facts, attempt: Attempt, id: string): boolean {
     case 'doubtful':
       return true;
     case 'known':
+      // It was due before its call ended, and had its turn before the one that is told of.
+      if (
+        attempt.call.ended!.clock >=
+        attempt.call.began.clock + (attempt.sent.input.delayMs ?? Number.POSITIVE_INFINITY)
+      )
+        return true;
       // Replaced what the task held; or it is what an earlier try of the same one, that was in doubt, had made.
       return (
         attempt.id === id &&
