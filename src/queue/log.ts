@@ -136,7 +136,7 @@ export class Log {
   get nextId(): number {
     if (this.#tail === null) return this.scan;
     // What a predecessor sent late may have been scanned before it was found at the tail.
-    return Math.max(this.scan, this.#tail.next ?? segmentStart(this.#tail.segment, this.#size));
+    return Math.max(this.scan, this.#idOf(this.#tail));
   }
 
   /** The scan cursor stands at the beginning of a segment that is not there yet. */
@@ -237,10 +237,13 @@ export class Log {
   }
 
   /**
-   * Reads where the log ends, walking on from a known id by doubling and halving.
-   * @returns false where an append was answered meanwhile, which knows better
+   * Reads where the log ends, walking on from a known id by doubling and halving. A look that is older than what was
+   * learnt meanwhile, by an append or another look, tells nothing.
+   *
+   * @param isWrong what is known here was found to be wrong: the log may also end before it
+   * @returns from which id to which it was found to go on; null: nothing new
    */
-  async findTail(from: number): Promise<boolean> {
+  async findTail(from: number, isWrong = false): Promise<{ readonly from: number; readonly to: number } | null> {
     const known = this.#tail;
     // Of the last segment that was found not to be full: where the walk ends.
     let header: SegmentHeader | null = null;
@@ -264,31 +267,37 @@ export class Log {
       else high = middle;
     }
     if (header === null && low > 0 && (await this.#store.readSegment(this.address, low - 1)) === null) {
-      return this.findTail(0);
+      return this.findTail(0, isWrong);
     }
-    if (this.#tail !== known) return false;
-    this.#tail = tailOf(low, header);
+    const before = this.nextId;
+    const found = tailOf(low, header);
+    const mayFall = isWrong && this.#tail === known;
+    if (this.#tail !== null && !mayFall && this.#idOf(found) <= this.#idOf(this.#tail)) return null;
+    this.#tail = found;
     // A time slot whose headers were deleted when it was drained begins anew.
     if (header === null && low === 0) {
       this.scan = this.completion = this.trimmed = 0;
       this.scanHeader = null;
     }
-    return true;
+    return { from: before, to: this.nextId };
+  }
+
+  #idOf(tail: Tail): number {
+    return tail.next ?? segmentStart(tail.segment, this.#size);
   }
 
   /**
    * Looks whether others have appended behind the tail as it is known here, and counts what they did as ready.
    * @returns the ranges of ids that are new
    */
-  async findNewTail(): Promise<readonly { readonly from: number; readonly to: number }[]> {
-    const before = this.nextId;
+  async findNewTail(isWrong = false): Promise<readonly { readonly from: number; readonly to: number }[]> {
     const added: { from: number; to: number }[] = [];
-    if (!(await this.findTail(before))) return added;
-    for (let at = before; at < this.nextId; ) {
+    const found = await this.findTail(this.nextId, isWrong);
+    for (let at = found?.from ?? 0; at < (found?.to ?? 0); ) {
       const segment = segmentOf(at, this.#size);
       const header = await this.#store.readSegment(this.address, segment);
       if (header === null) break;
-      const to = Math.max(at, entriesEnd(header));
+      const to = Math.min(found!.to, Math.max(at, entriesEnd(header)));
       if (to > at) added.push({ from: at, to });
       if (this.scanHeader?.segment === segment) this.scanHeader = null;
       at = segmentEnd(segment, this.#size);
@@ -319,7 +328,7 @@ export class Log {
         seal,
       });
       if (outcome === 'conflict') {
-        await this.findNewTail();
+        await this.findNewTail(true);
         continue;
       }
       const next = firstId + (fits ? entries.length : 0);
