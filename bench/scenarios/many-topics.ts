@@ -29,7 +29,7 @@ export async function manyTopics(place: CassandraPlace, options: BenchOptions): 
 }
 
 async function sixteen(queue: Queue, floors: CqlFloors, options: BenchOptions): Promise<readonly Row[]> {
-  const tasks = options.quick ? 16_000 : 48_000;
+  const tasks = options.quick ? 16_000 : 32_000;
   const names = (group: string) => Array.from({ length: TOPICS }, (_, nth) => `${group}-${nth}`);
   const input = tasksOf(BATCH);
   let round = 0;
@@ -44,7 +44,7 @@ async function sixteen(queue: Queue, floors: CqlFloors, options: BenchOptions): 
   };
   const rates = await inRounds<readonly number[]>(
     {
-      F1: async () => [await floors.plain(options.quick ? 2_000 : 10_000)],
+      F1: async () => [await floors.plain(options.quick ? 2_000 : 8_000)],
       apart: () => run(true),
       shared: () => run(false),
     },

@@ -23,7 +23,7 @@ export async function oneTopic(place: CassandraPlace, options: BenchOptions): Pr
   const cluster = await place.connect(address);
   try {
     const floors = await cqlFloors(cluster);
-    const unit = options.quick ? 1_000 : 5_000;
+    const unit = options.quick ? 1_000 : 4_000;
     const rates = await inRounds<Rates>(
       {
         F1: async () => ({ F1: await floors.plain(2 * unit) }),
