@@ -70,6 +70,17 @@ export const SETTINGS = {
     example: '127.0.0.1:8080 or [::1]:8080',
     read: readListen,
   }),
+  advertise: one<string | null>({
+    env: 'EBBMARK_ADVERTISE',
+    flag: 'advertise',
+    placeholder: 'url',
+    fallback: '',
+    about:
+      'where other servers on the same Cassandra keyspace reach this one; its listening address when not given, or one of the machine’s where it listens on all',
+    rule: 'an http or https URL without query',
+    example: 'http://10.0.0.5:8080',
+    read: (text) => (text === '' ? { value: null } : readUrl(text)),
+  }),
   allowPublic: one<boolean>({
     env: 'EBBMARK_ALLOW_PUBLIC',
     flag: 'allow-public',
@@ -215,6 +226,7 @@ export const SERVER_SETTINGS = [
   ...STORE_SETTINGS,
   'migrate',
   'listen',
+  'advertise',
   'allowPublic',
   'maxBodyBytes',
   'logLevel',

@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { createServer as createSocketServer } from 'node:net';
+import { networkInterfaces } from 'node:os';
 import { resolve } from 'node:path';
 import closeWithGrace from 'close-with-grace';
 import {
@@ -14,7 +15,7 @@ import {
 } from '../config.ts';
 import { createServer } from '../http/server.ts';
 import { VERSION } from '../http/version.ts';
-import { openQueue } from '../queue/open.ts';
+import { openLocalQueue } from '../queue/open.ts';
 import { StoreOutdatedError } from '../store/store.ts';
 import { outdated } from './failure.ts';
 import { createLog } from './log.ts';
@@ -47,7 +48,7 @@ export async function serve(flags: Flags, env: Environment): Promise<void> {
   // Before the store: a start that fails has created nothing, and taken nothing over.
   await mustBeFree(host, port);
   const newFile = newFileOf(settings.store);
-  const queue = await openQueue({ ...options, migrate: settings.migrate, reachMs: REACH_MS, log }).catch(
+  const queue = await openLocalQueue({ ...options, migrate: settings.migrate, reachMs: REACH_MS, log }).catch(
     (error: unknown) => {
       throw error instanceof StoreOutdatedError ? outdated(error.message, options.store) : error;
     },
@@ -57,6 +58,7 @@ export async function serve(flags: Flags, env: Environment): Promise<void> {
     maxBodyBytes: settings.maxBodyBytes,
     anyHost: settings.allowPublic,
     log,
+    peers: queue.peers,
     processMetrics: true,
   });
   let url: string;
@@ -66,6 +68,10 @@ export async function serve(flags: Flags, env: Environment): Promise<void> {
     await queue.stop();
     throw error;
   }
+  // Not awaited: it takes as long as what is in the store takes to load, and /readyz tells of that.
+  queue.reachableAt(settings.advertise ?? advertised(url)).catch((error: unknown) => {
+    log.error({ err: error }, 'this server could not take its share of the work; it is tried again');
+  });
 
   closeWithGrace(
     {
@@ -83,6 +89,15 @@ export async function serve(flags: Flags, env: Environment): Promise<void> {
     },
   );
   log.info({ version: VERSION, url, store: queue.status().store, pid: process.pid }, 'listening');
+}
+
+/** Where other servers reach an address that this one listens on: by one of the machine's, where it is all of them. */
+function advertised(url: string): string {
+  const { hostname, port } = new URL(url);
+  if (hostname !== '0.0.0.0' && hostname !== '[::]') return url;
+  const addresses = Object.values(networkInterfaces()).flatMap((some) => some ?? []);
+  const outer = addresses.find(({ family, internal }) => family === 'IPv4' && !internal);
+  return `http://${outer?.address ?? '127.0.0.1'}:${port}`;
 }
 
 /** Takes an address and lets go of it. @throws what keeps it from being taken */

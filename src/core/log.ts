@@ -10,6 +10,8 @@ const RESERVED = '\u0001';
 /** The log of the tasks of a shard that are due within one time slot. Its tier is the slot's number. */
 export const slotLog = (shard: number, slot: number): LogAddress => ({ topic: `${RESERVED}slot/${shard}`, tier: slot });
 export const isSlotTopic = (topic: string): boolean => topic.startsWith(`${RESERVED}slot/`);
+/** The shard to which a log of a time slot belongs. */
+export const shardOfSlot = (topic: string): number => Number(topic.slice(topic.indexOf('/') + 1));
 export const slotOf = (dueAt: number, slotMs: number): number => Math.floor(dueAt / slotMs);
 /** When every task of the slot is due, in milliseconds: a slot is moved only as a whole, so none comes early. */
 export const slotEnd = (slot: number, slotMs: number): number => (slot + 1) * slotMs;

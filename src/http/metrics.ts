@@ -6,6 +6,7 @@ type Entry = readonly [name: string, help: string, field: Numbers];
 
 const GAUGES: readonly Entry[] = [
   ['ebbmark_topics_active', 'Topics that have work or recently settled tasks in memory.', 'activeTopics'],
+  ['ebbmark_servers', 'Servers that take part on the store, as this one sees it.', 'servers'],
   ['ebbmark_tasks_ready', 'Tasks that wait for a worker.', 'ready'],
   ['ebbmark_tasks_delayed', 'Tasks that are not due yet.', 'delayed'],
   ['ebbmark_tasks_leased', 'Tasks that a worker has.', 'leased'],
@@ -66,6 +67,14 @@ export function metricsOf(queue: Pick<Queue, 'status'>, processMetrics: boolean)
     collect() {
       this.reset();
       for (const [resolved, count] of Object.entries(now.unknown)) this.inc({ resolved }, count);
+    },
+  });
+  new Gauge({
+    name: 'ebbmark_shards_held',
+    help: 'Shards of topics that this server schedules.',
+    registers: [registry],
+    collect() {
+      this.set(now.shards.held);
     },
   });
   new Gauge({

@@ -1,6 +1,7 @@
 import Fastify, { type FastifyReply, type FastifyRequest } from 'fastify';
 import { QueueError } from '../core/errors.ts';
 import type { Queue } from '../queue/api.ts';
+import type { PeerService } from '../queue/peers.ts';
 import type { App, HttpLogger, Surroundings } from './app.ts';
 import { readsJson } from './body.ts';
 // For the compiler: fails where the contract and the queue's types drift apart.
@@ -13,6 +14,7 @@ import { answerClientError, answerError, handleErrors } from './errors.ts';
 import { parseQuery } from './query.ts';
 import { adminRoutes } from './routes/admin.ts';
 import { leaseRoutes } from './routes/leases.ts';
+import { peerRoutes } from './routes/peers.ts';
 import { serviceRoutes } from './routes/service.ts';
 import { taskRoutes } from './routes/tasks.ts';
 import { topicRoutes } from './routes/topics.ts';
@@ -29,6 +31,8 @@ export interface ServerOptions {
   readonly anyHost?: boolean;
   /** Told of what went wrong; never of payloads. Requests are logged one by one at level `debug` only. */
   readonly log?: HttpLogger;
+  /** Answers other servers on the same store. */
+  readonly peers?: PeerService;
   /** Adds the process's own metrics to /metrics; once a process. */
   readonly processMetrics?: boolean;
 }
@@ -86,6 +90,7 @@ export async function createServer(queue: Queue, options: ServerOptions = {}): P
   if (log?.level === 'debug' || log?.level === 'trace') logRequests(app, log);
   await describeApi(app);
   for (const routes of [taskRoutes, leaseRoutes, topicRoutes, adminRoutes, serviceRoutes]) routes(app, surroundings);
+  if (options.peers !== undefined) peerRoutes(app, surroundings, options.peers);
 
   return {
     app,

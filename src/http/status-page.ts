@@ -51,8 +51,8 @@ export function statusText({ version, uptimeMs, queue, topics }: Status): string
       ['dead', queue.dead, 'redelivered', queue.redelivered],
       ['waiting calls', queue.waiting, 'succeeded', queue.succeeded],
       ['active topics', queue.activeTopics, 'failed', queue.failed],
-      ['', '', 'dead-lettered', queue.deadLettered],
-      ['', '', 'expired', queue.expired],
+      ['shards held', `${queue.shards.held} of ${queue.shards.of}`, 'dead-lettered', queue.deadLettered],
+      ['servers', queue.servers, 'expired', queue.expired],
       ['', '', 'unknown at first', Object.values(queue.unknown).reduce((sum, count) => sum + count, 0)],
     ],
   );

@@ -241,6 +241,10 @@ export interface QueueStatus {
   readonly store: string;
   /** Topics that have work or recently settled tasks in memory here. */
   readonly activeTopics: number;
+  /** Shards of topics that this server schedules. */
+  readonly shards: { readonly held: number; readonly of: number };
+  /** Servers that take part on this store, this one included. */
+  readonly servers: number;
   readonly ready: number;
   readonly delayed: number;
   readonly leased: number;

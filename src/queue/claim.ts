@@ -5,7 +5,7 @@ import { QueueError } from '../core/errors.ts';
 import { afterLease } from '../core/limits.ts';
 import { segmentEnd } from '../core/log.ts';
 import { type MessageRow, type MessageWrite, messageIdKey, messageKey } from '../core/message.ts';
-import { adoptUnseen, recountReady } from '../scheduler/recover.ts';
+import { adoptUnseen, recountReady, takeTerm } from '../scheduler/recover.ts';
 import type { Engine } from './engine.ts';
 import { GroupCommit } from './group-commit.ts';
 import { type Log, openEntry } from './log.ts';
@@ -36,6 +36,9 @@ interface Want {
 
 /** Wants nothing but that what cannot be handed out is passed. */
 const SWEEP: Want = { count: 0, grant: { leaseId: '', worker: null, leaseMs: null } };
+
+/** Wants what is in flight to be known exactly. */
+const COUNT: Want = { ...SWEEP };
 
 /** How often a claim reads again after it lost against a change, before it lets others go first. */
 const TRIES = 20;
@@ -74,6 +77,14 @@ export class Claimer {
     await this.#group(topic, log).submit([SWEEP]);
   }
 
+  /**
+   * A topic got its first limit: from here on no claim of a predecessor can land any more, and those that have are counted.
+   * In turn with our own claims, which would else be taken for a predecessor's while they are being accounted for.
+   */
+  async countExactly(topic: Topic): Promise<void> {
+    for (const log of [...topic.logs.values()]) if (!log.isDead) await this.#group(topic, log).submit([COUNT]);
+  }
+
   /** One round at a time moves the cursor of a log, whoever asked for it. */
   #group(topic: Topic, log: Log): GroupCommit<Want, readonly Claimed[]> {
     let group = this.#groups.get(log);
@@ -93,7 +104,11 @@ export class Claimer {
     const claimed: Claimed[][] = asked.map(() => []);
     try {
       await this.#claimFor(topic, log, asked, claimed);
-      if (asked.length < wants.length) await this.#sweep(topic, log);
+      if (wants.includes(COUNT)) {
+        await takeTerm(this.#engine, log);
+        await adoptUnseen(this.#engine, log, topic);
+      }
+      if (wants.includes(SWEEP)) await this.#sweep(topic, log);
     } catch (error) {
       // Entries may be handed out that nobody here knows of: the cursor is read again, soon.
       log.scanHeader = null;
@@ -148,6 +163,7 @@ export class Claimer {
     readAhead = BATCH_ENTRIES,
   ): Promise<number | 'end' | 'again'> {
     const { env } = this.#engine;
+    const { tenure } = log;
     const header = await log.enterScanSegment();
     if (log.unseen !== null) {
       await adoptUnseen(this.#engine, log, topic);
@@ -159,9 +175,9 @@ export class Claimer {
       log.scanHeader = null;
       return 'again';
     }
-    if (header.term > this.#engine.term) {
-      // Whoever claimed here last holds the lease by now: this process was paused past its own.
-      this.#engine.deposed();
+    if (tenure.term === null || header.term > tenure.term) {
+      // Whoever claimed here last holds the shard by now: this process was paused past its own time.
+      this.#engine.deposed(tenure);
       throw new QueueError('not-holder');
     }
     let wanted = 0;
@@ -254,7 +270,10 @@ export class Claimer {
     // Where the entries begin that were decided on: the cursor may have moved since they were read.
     const from = entries[0]!.id;
     const to = from + decisions.length;
-    const { term } = this.#engine;
+    const term = log.tenure.term!;
+    // Looked at last, right before the write: so what a holder claims stood there while it was the holder, and its
+    // successor finds it, or shuts it out where it takes the term of the segment.
+    if (!this.#engine.mayClaim(log.tenure)) throw new QueueError('not-holder');
     const outcome = await changeDefinitely(store, env, {
       log: log.address,
       segment: header.segment,

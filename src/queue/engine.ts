@@ -2,6 +2,7 @@ import type { Store } from '../store/store.ts';
 import type { Environment, Resolution } from './environment.ts';
 import type { Log } from './log.ts';
 import type { Messages } from './messages.ts';
+import type { Tenure } from './tenure.ts';
 import type { Topic, TopicBook } from './topics.ts';
 
 /** What the use cases and the scheduler share. */
@@ -14,19 +15,21 @@ export interface Engine {
   readonly counters: Counters;
   readonly signals: Signals;
   readonly log: QueueLogger;
-  /** The term under which this server claims. */
-  readonly term: number;
-  /** A claim met a higher term: another server schedules by now. */
-  deposed(): void;
+  /** Whether this server may claim in a shard now, by its own monotonic clock, under the term it began with. */
+  mayClaim(tenure: Tenure): boolean;
+  /** A claim met a higher term: another server schedules the shard by now. */
+  deposed(tenure: Tenure): void;
 }
 
 /** The index by which work is found again. */
 export interface Activity {
-  /**
-   * Resolves once the log is recorded in the current period; null where it is already. Nothing is acknowledged that
-   * put something into a log before this.
-   */
+  /** Records the log in the current period; null where it is already. To be begun beside the write that it is for. */
   ensure(log: Log): Promise<void> | null;
+  /**
+   * Resolves once the log is recorded in a period that is known to be current now. Nothing is acknowledged that was put
+   * into a log, and no move that begins there is committed, before this was asked behind the append.
+   */
+  confirm(log: Log): Promise<void>;
 }
 
 /** What happened, for those who wait for it. */
@@ -35,8 +38,15 @@ export interface Signals {
   ready(topic: Topic): void;
   /** Something in the log falls due then (0: as soon as may be). */
   due(log: Log, at: number): void;
+  /** Something was put into a log behind its end as it is known here. */
+  news(log: Log): void;
   /** Entries were put into a time slot. */
   delayed(log: Log): void;
+  /**
+   * Entries ended, or went elsewhere, that may have been handed out: they are open no longer. Resolves once whoever
+   * schedules the log knows, where its topic has a cooldown: no lease may come between that and the settlement.
+   */
+  left(log: Log, ids: readonly number[]): Promise<void>;
   /** A task was settled. */
   settled(uid: string): void;
   /** Counts of a topic fell. */

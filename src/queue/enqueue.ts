@@ -142,6 +142,7 @@ export class Enqueuer {
         // It is there, whatever comes of the rest.
         this.#arrived(topic, log, group.length, isPurged(tasks[group[0]!]!.entry, topic.settings.purgedAt));
         if (recorded !== null) await recorded;
+        await this.#engine.activity.confirm(log);
         for (const [nth, at] of group.entries()) {
           const task = tasks[at]!;
           const place = placeIn(address, ids[nth]!);
@@ -219,7 +220,7 @@ export class Enqueuer {
   /** The answer for an id that is taken; not before the log of its task is recorded in the current period. */
   async #known(row: MessageRow, messageId: string, place: Place | null): Promise<EnqueueResult> {
     if (row.status === 'live') {
-      await this.#engine.activity.ensure(await this.#engine.book.log(place ?? row.place));
+      await this.#engine.activity.confirm(await this.#engine.book.log(place ?? row.place));
     }
     this.#engine.counters.deduplicated++;
     return { id: formatTaskId({ uid: row.uid, messageId }, row.place), deduplicated: true };

@@ -225,10 +225,12 @@ export class Inspector {
 
   // ── topics ────────────────────────────────────────────────────────────────────────────────────────────────────
 
+  /** Of the shards that this server schedules. */
   topics(request: { readonly after?: string; readonly limit?: number; readonly prefix?: string }): TopicPage {
     const limit = optionalInteger(request.limit, '/limit', 1, PAGE_TASKS) ?? 100;
     const names: string[] = [];
     for (const topic of this.#engine.book.all()) {
+      if (!topic.tenure.holds) continue;
       if (topic.logs.size === 0 && topic.delayed === 0 && topic.version === null) continue;
       if (request.after !== undefined && topic.name <= request.after) continue;
       if (request.prefix === undefined || topic.name.startsWith(request.prefix)) names.push(topic.name);

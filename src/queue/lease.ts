@@ -4,76 +4,81 @@ import { QueueError } from '../core/errors.ts';
 import { formatLeaseToken } from '../core/lease-token.ts';
 import { taskIdOf } from '../core/task-id.ts';
 import type { Pick, ReadyRing, Waiter } from '../scheduler/ready-ring.ts';
-import type { JsonValue, LeasedTask, LeaseRequest } from './api.ts';
+import type { JsonValue, LeasedTask } from './api.ts';
 import type { Claimed, Claimer, Grant } from './claim.ts';
 import type { Engine } from './engine.ts';
 import { placeIn } from './topics.ts';
-import { type CheckedLease, checkLease, decodeJson } from './validate.ts';
+import { type CheckedLease, decodeJson } from './validate.ts';
 
-/** Answers lease calls: chooses among the topics that are ready, claims there, and waits where nothing is. */
+/** A lease call, and what it has got so far. */
+export interface LeaseCall {
+  readonly request: CheckedLease;
+  readonly grant: Grant;
+  readonly signal: AbortSignal | undefined;
+  readonly tasks: LeasedTask[];
+  /** How many of each topic. */
+  readonly had: Map<string, number>;
+  /** Payloads and metadata of them. */
+  bytes: number;
+}
+
+/** Whether a call has got all it can carry. */
+export const isFull = ({ tasks, bytes, request }: LeaseCall): boolean =>
+  tasks.length >= request.max || bytes >= ANSWER_BYTES;
+
+/** Takes tasks of the shards that this server holds: chooses among the topics that are ready, and claims there. */
 export class Leaser {
   readonly #engine: Engine;
   readonly #ring: ReadyRing;
   readonly #claimer: Claimer;
-  readonly #release: (leaseIds: readonly string[]) => Promise<void>;
-  #stopping: 'shutting-down' | 'not-holder' | null = null;
+  #stopping = false;
 
-  constructor(
-    engine: Engine,
-    ring: ReadyRing,
-    claimer: Claimer,
-    release: (leaseIds: readonly string[]) => Promise<void>,
-  ) {
+  constructor(engine: Engine, ring: ReadyRing, claimer: Claimer) {
     this.#engine = engine;
     this.#ring = ring;
     this.#claimer = claimer;
-    this.#release = release;
   }
 
-  async lease(input: LeaseRequest): Promise<readonly LeasedTask[]> {
-    const request = checkLease(input);
-    const { signal } = input;
-    const { env } = this.#engine;
-    const deadline = env.now() + request.waitMs;
-    const grant: Grant = { leaseId: env.token(), worker: request.worker, leaseMs: request.leaseMs };
-    const tasks: LeasedTask[] = [];
-    const had = new Map<string, number>();
-    let bytes = 0;
-    while (tasks.length < request.max && this.#stopping === null && !signal?.aborted) {
-      const picks = this.#ring.pick(request, request.max - tasks.length, had);
-      if (picks.length > 0) {
-        const claimed = await this.#claimAll(fitting(picks, ANSWER_BYTES - bytes), picks, grant).catch(
-          (error: unknown) => {
-            // What was claimed before is handed out all the same.
-            if (tasks.length === 0) throw error;
-            return null;
-          },
-        );
-        if (claimed === null) break;
-        for (const { task, size } of claimed) {
-          tasks.push(task);
-          bytes += size;
-          had.set(task.topic, (had.get(task.topic) ?? 0) + 1);
-        }
-        if (bytes >= ANSWER_BYTES) break;
-        continue;
+  /** @param had how many of each topic its caller has got already */
+  begin(request: CheckedLease, signal?: AbortSignal, had: Readonly<Record<string, number>> = {}): LeaseCall {
+    const grant: Grant = { leaseId: this.#engine.env.token(), worker: request.worker, leaseMs: request.leaseMs };
+    return { request, grant, signal, tasks: [], had: new Map(Object.entries(had)), bytes: 0 };
+  }
+
+  /** Takes what is there now. @throws what went wrong, where the call has got nothing for it */
+  async take(call: LeaseCall, request = call.request): Promise<void> {
+    const before = call.tasks.length;
+    let left = request.max - before;
+    while (left > 0 && !isFull(call) && !this.#stopping && !call.signal?.aborted) {
+      const picks = this.#ring.pick(request, left, call.had);
+      if (picks.length === 0) return;
+      const fits = fitting(picks, ANSWER_BYTES - call.bytes);
+      const claimed = await this.#claimAll(fits, picks, call.grant).catch((error: unknown) => {
+        // What was claimed before is handed out all the same. A shard that went to another server is no fault.
+        const isMoved = error instanceof QueueError && error.code === 'not-holder';
+        if (call.tasks.length === 0 && !isMoved) throw error;
+        return null;
+      });
+      if (claimed === null) return;
+      for (const { task, size } of claimed) {
+        call.tasks.push(task);
+        call.bytes += size;
+        call.had.set(task.topic, (call.had.get(task.topic) ?? 0) + 1);
       }
-      if (tasks.length > 0 || env.now() >= deadline) break;
-      await this.#wait(request, deadline, signal);
+      left = request.max - call.tasks.length;
     }
-    if (this.#stopping !== null && tasks.length === 0) throw new QueueError(this.#stopping);
-    if (signal?.aborted) {
-      // Whoever asked is gone: others get what it was given, or was woken for.
-      if (tasks.length > 0) await this.#release(tasks.map((task) => task.leaseId));
-      this.#ring.passOn();
-      return [];
-    }
-    return tasks;
   }
 
-  /** Ends all waits, and refuses what comes. */
-  stop(why: 'shutting-down' | 'not-holder'): void {
-    this.#stopping = why;
+  /** Calls back once something comes up that a call asks for; the returned function calls it off. */
+  wait(request: CheckedLease, wake: (ready: number) => void): () => void {
+    const waiter: Waiter = { request, wake };
+    this.#ring.wait(waiter);
+    return () => this.#ring.stopWaiting(waiter);
+  }
+
+  /** Ends all waits, and hands out nothing more. */
+  stop(): void {
+    this.#stopping = true;
     this.#ring.wakeAll();
   }
 
@@ -98,21 +103,6 @@ export class Leaser {
     // What was claimed is handed out; only where nothing was, the caller learns of the trouble.
     if (failed !== undefined && tasks.length === 0) throw failed.reason;
     return tasks;
-  }
-
-  #wait(request: CheckedLease, deadline: number, signal: AbortSignal | undefined): Promise<void> {
-    return new Promise((resolve) => {
-      const done = (): void => {
-        this.#ring.stopWaiting(waiter);
-        cancel();
-        signal?.removeEventListener('abort', done);
-        resolve();
-      };
-      const waiter: Waiter = { request, wake: done };
-      const cancel = this.#engine.env.timer(deadline - this.#engine.env.now(), done);
-      signal?.addEventListener('abort', done, { once: true });
-      this.#ring.wait(waiter);
-    });
   }
 }
 

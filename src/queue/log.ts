@@ -15,6 +15,7 @@ import { type Store, StoreUnavailableError } from '../store/store.ts';
 import type { Environment } from './environment.ts';
 import { GroupCommit } from './group-commit.ts';
 import { appendDefinitely, changeDefinitely, definitely, meetsEntry } from './outcomes.ts';
+import type { Tenure } from './tenure.ts';
 
 /** An entry below the scan cursor that is not known to be settled. */
 export interface OpenEntry {
@@ -66,6 +67,8 @@ interface Tail {
  */
 export class Log {
   readonly address: LogAddress;
+  /** Whether, and under which term, this server schedules it. */
+  readonly tenure: Tenure;
   readonly #store: Store;
   readonly #env: Environment;
   readonly #maxEntries: number;
@@ -115,8 +118,9 @@ export class Log {
   /** Full segments above the completion cursor in which all is settled, and when that was found. */
   readonly closed = new Map<number, number>();
 
-  constructor(address: LogAddress, store: Store, env: Environment) {
+  constructor(address: LogAddress, tenure: Tenure, store: Store, env: Environment) {
     this.address = address;
+    this.tenure = tenure;
     this.#store = store;
     this.#env = env;
     this.#maxEntries = Math.min(BATCH_ENTRIES, store.meta.segmentSize);

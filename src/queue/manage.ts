@@ -8,6 +8,7 @@ import { tierOf } from '../core/priority.ts';
 import type { TopicSettings } from '../core/settings.ts';
 import type { RedriveRequest, RedriveResult, SettingsPatch } from './api.ts';
 import { applySettings } from './check-settings.ts';
+import type { Claimer } from './claim.ts';
 import type { Engine } from './engine.ts';
 import { type Locator, readByIds } from './locate.ts';
 import type { Log } from './log.ts';
@@ -18,6 +19,8 @@ import { placeIn, type Topic } from './topics.ts';
 import { checkCount, checkReason, optionalInteger } from './validate.ts';
 
 const TRIES = 10;
+/** By how much the clocks of two servers on one store may differ at the most, in milliseconds. */
+const CLOCKS_DIFFER_MS = 1_000;
 const REDRIVE_BATCH = 100;
 const REDRIVE_MOST = 1_000_000;
 
@@ -25,11 +28,13 @@ const REDRIVE_MOST = 1_000_000;
 export class Manager {
   readonly #engine: Engine;
   readonly #mover: Mover;
+  readonly #claimer: Claimer;
   readonly #locator: Locator;
 
-  constructor(engine: Engine, mover: Mover, locator: Locator) {
+  constructor(engine: Engine, mover: Mover, claimer: Claimer, locator: Locator) {
     this.#engine = engine;
     this.#mover = mover;
+    this.#claimer = claimer;
     this.#locator = locator;
   }
 
@@ -68,6 +73,7 @@ export class Manager {
     }
     await messages.settle(topic.name, topic.settings, [{ task: head, place, status: 'cancelled', at }]);
     log.settled(place.id);
+    await signals.left(log, [place.id]);
     signals.settled(head.uid);
     if (!isSlotTopic(place.topic)) {
       signals.due(log, at);
@@ -77,7 +83,11 @@ export class Manager {
   }
 
   async configure(topic: Topic, patch: SettingsPatch): Promise<void> {
+    const wasLimited = topic.limited;
     await this.#write(topic, (settings) => applySettings(settings, patch));
+    if (wasLimited || !topic.limited) return;
+    await this.#claimer.countExactly(topic);
+    this.#engine.signals.ready(topic);
   }
 
   async #write(topic: Topic, change: (settings: TopicSettings) => TopicSettings): Promise<void> {
@@ -102,13 +112,14 @@ export class Manager {
    * has moved on, so that a task enqueued after the answer is not taken for one from before.
    */
   async purge(topic: Topic): Promise<void> {
-    const { env, book, signals } = this.#engine;
+    const { store, env, book, signals } = this.#engine;
     const purgedAt = env.now();
     // What waits now counts no more, once that is written; what comes meanwhile does.
     const delayed = book.delayedIn(topic);
     const ready = [...topic.logs.values()].map((log) => [log, log.ready] as const);
     await this.#write(topic, (settings) => ({ ...settings, purgedAt }));
-    while (env.now() <= purgedAt) await new Promise<void>((resolve) => env.timer(1, resolve));
+    const over = purgedAt + (store.exclusive ? 0 : CLOCKS_DIFFER_MS);
+    while (env.now() <= over) await new Promise<void>((resolve) => env.timer(over + 1 - env.now(), resolve));
     for (const [slot, count] of delayed)
       book.delay(slot, topic.name, -Math.min(count, slot.waiting.get(topic.name) ?? 0));
     for (const [log, count] of ready) log.countReady(-count);

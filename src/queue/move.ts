@@ -53,6 +53,7 @@ export class Mover {
     const dest = await book.log(to);
     const entries = origins.map((origin) => pendingEntry(origin, placeIn(from.address, origin.id), changes(origin)));
     const [ids] = await Promise.all([dest.append(entries), activity.ensure(dest)]);
+    await activity.confirm(dest);
     const pendings = entries.map((entry, index): Pending => {
       const place = placeIn(to, ids[index]!);
       return { ...entry, place, origin: entry.origin!, originVersion: entry.originVersion! };
@@ -100,7 +101,10 @@ export class Mover {
       const ready = [...steps.keys()].filter((pending) => steps.get(pending) === 'mark-ready');
       for (const pending of ready) this.#left(topic, from, pending, commits.answers.get(pending)!.applied);
       const arrived = ready.filter((pending) => marks.answers.get(pending)?.applied);
-      this.#arrived(topic, dest, arrived.filter((pending) => counts(topic, pending)).length);
+      // Another server has appended some, and has not told of them yet: they are counted as they are found.
+      const known = arrived.filter(({ place }) => place.id < dest.nextId);
+      if (known.length < arrived.length) signals.news(dest);
+      this.#arrived(topic, dest, known.filter((pending) => counts(topic, pending)).length);
       if (ready.length > 0) signals.due(from, at);
       // What is void, or was purged, waits for nobody: it is passed soon.
       if (ready.length < steps.size || !arrived.every((pending) => counts(topic, pending))) {
@@ -113,6 +117,8 @@ export class Mover {
         await this.#updateRows(topic, dest, ready, at);
         // The origins are passed only now: their destination is ready, and the rows know where it is.
         for (const pending of ready) from.settled(pending.origin.id);
+        const ids = ready.map(({ origin }) => origin.id);
+        await signals.left(from, ids);
       }
       return pendings.map((pending) => steps.get(pending) === 'mark-ready');
     } finally {

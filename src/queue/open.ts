@@ -5,6 +5,7 @@ import type { Migration, Store } from '../store/store.ts';
 import type { Queue } from './api.ts';
 import { type QueueLogger, silentLogger } from './engine.ts';
 import { type Environment, systemEnvironment } from './environment.ts';
+import { httpTransport } from './peer-transport.ts';
 import { LocalQueue } from './queue.ts';
 
 export type { QueueLogger } from './engine.ts';
@@ -36,18 +37,27 @@ export interface OpenOptions {
  *   StoreDamagedError where what is there is no such store, or one of a newer version; StoreOutdatedError where it is
  *   missing or older and `migrate` is off. What is there is left as it is
  */
-export async function openQueue(options: OpenOptions): Promise<Queue> {
+export const openQueue = (options: OpenOptions): Promise<Queue> => openLocalQueue(options);
+
+/** The same, for a server that answers others. */
+export async function openLocalQueue(options: OpenOptions): Promise<LocalQueue> {
   const environment = options.environment ?? systemEnvironment();
   const log = options.log ?? silentLogger;
   const open = () => openStore({ ...options, environment });
-  if (isCassandra(options.store)) return LocalQueue.startWhenReachable(open, environment, log, options.reachMs);
+  if (isCassandra(options.store)) {
+    return LocalQueue.startWhenReachable(open, environment, log, {
+      reachMs: options.reachMs,
+      transport: httpTransport,
+    });
+  }
   return startQueue(await open(), { ...options, environment });
 }
 
 /** Starts a queue on a store that is open; the queue closes it when it stops. */
-export async function startQueue(store: Store, options: Omit<OpenOptions, 'store'> = {}): Promise<Queue> {
+export async function startQueue(store: Store, options: Omit<OpenOptions, 'store'> = {}): Promise<LocalQueue> {
   try {
-    return await LocalQueue.start(store, options.environment ?? systemEnvironment(), options.log ?? silentLogger);
+    const { environment = systemEnvironment(), log = silentLogger } = options;
+    return await LocalQueue.start(store, environment, log, httpTransport);
   } catch (error) {
     await store.close();
     throw error;

@@ -1,11 +1,9 @@
-import { WAIT_MS } from '../core/bounds.ts';
+import { LEASE_TASKS, WAIT_MS } from '../core/bounds.ts';
 import { isFinal } from '../core/entry.ts';
 import { type ErrorCode, QueueError } from '../core/errors.ts';
 import { DEAD_TIER, isSlotTopic } from '../core/log.ts';
 import { checkTopic } from '../core/names.ts';
-import { ActivityIndex } from '../scheduler/activity.ts';
-import { HolderLease } from '../scheduler/holder.ts';
-import { type Store, StoreUnavailableError } from '../store/store.ts';
+import { type NodeRow, type Store, StoreUnavailableError } from '../store/store.ts';
 import type {
   EnqueueOptions,
   EnqueueResult,
@@ -27,12 +25,23 @@ import type {
   TopicInfo,
   TopicPage,
 } from './api.ts';
+import { Dispatcher } from './dispatch.ts';
 import { Counters, type QueueLogger } from './engine.ts';
 import type { Environment } from './environment.ts';
+import { type HolderCall, type HolderMethod, holderCalls } from './holder-calls.ts';
 import type { Located } from './locate.ts';
+import {
+  type Interest,
+  NO_TRANSPORT,
+  type PeerCalls,
+  type PeerMethod,
+  type PeerService,
+  type Transport,
+  unlessUnreachable,
+} from './peers.ts';
 import { Session } from './session.ts';
 import type { Topic } from './topics.ts';
-import { checkMessageId, optionalInteger } from './validate.ts';
+import { checkLease, checkMessageId, optionalInteger } from './validate.ts';
 
 /** How late the scanner, or the store's last answer, may be before the server is not ready, in milliseconds. */
 const SCANNER_LATE_MS = 10_000;
@@ -44,23 +53,31 @@ const OPEN_AGAIN_MS = 1_000;
 const LET_GO_MS = 1_000;
 /** Where the settlement may happen on another server, a wait looks again this often. */
 const LOOK_EVERY_MS = 500;
+/** How long a call waits for a shard to have a holder that answers, and how often it looks. */
+const HOLDER_MS = 5_000;
+const HOLDER_AGAIN_MS = 100;
+const CALL_TIMEOUT_MS = 30_000;
+/** A drain at another server is asked for again after so long. */
+const DRAIN_MS = 20_000;
+/** A process that listens nowhere holds shards for so long after its last lease. */
+const USED_MS = 10_000;
 
-/** The queue over a store: schedules what the store holds while it has the lease to, and always takes tasks in. */
+/** The queue over a store: schedules the shards that it holds, passes calls on to who holds the others, always takes tasks in. */
 export class LocalQueue implements Queue {
   #env: Environment;
   readonly #log: QueueLogger;
+  readonly #transport: Transport;
+  readonly #secret: string;
+  /** Where other servers reach this one, as the beginning of a URL; null: nowhere. */
+  #address: string | null = null;
   readonly #counters = new Counters();
   readonly #startedAt: number;
   #store: Store | null = null;
-  #lease: HolderLease | null = null;
-  #activity: ActivityIndex | null = null;
   #session: Session | null = null;
-  /** The one that loads what is in the store, to hold it. */
-  #next: Session | null = null;
-  #changing: Promise<void> = Promise.resolve();
-  /** Why the last session could not begin. */
-  #failure: unknown = null;
+  #dispatcher: Dispatcher | null = null;
   #cancelTimer: (() => void) | null = null;
+  #cancelUse: (() => void) | null = null;
+  #leasing = 0;
   /** Whether somebody waits for the first try to open the store. */
   #starting = false;
   /** Why there is no store yet. */
@@ -70,15 +87,17 @@ export class LocalQueue implements Queue {
   #idle: (() => void) | null = null;
   #stopped: Promise<void> | null = null;
 
-  private constructor(env: Environment, log: QueueLogger) {
+  private constructor(env: Environment, log: QueueLogger, transport: Transport) {
     this.#env = env;
     this.#log = log;
+    this.#transport = transport;
+    this.#secret = env.token();
     this.#startedAt = env.now();
   }
 
   /** Takes part in an open store, and schedules it at once if nobody else does. */
-  static async start(store: Store, env: Environment, log: QueueLogger): Promise<LocalQueue> {
-    const queue = new LocalQueue(env, log);
+  static async start(store: Store, env: Environment, log: QueueLogger, transport = NO_TRANSPORT): Promise<LocalQueue> {
+    const queue = new LocalQueue(env, log, transport);
     await queue.#begin(store);
     return queue;
   }
@@ -93,9 +112,9 @@ export class LocalQueue implements Queue {
     open: () => Promise<Store>,
     env: Environment,
     log: QueueLogger,
-    reachMs?: number,
+    { reachMs, transport }: { readonly reachMs?: number | undefined; readonly transport: Transport },
   ): Promise<LocalQueue> {
-    const queue = new LocalQueue(env, log);
+    const queue = new LocalQueue(env, log, transport);
     queue.#starting = true;
     queue.#opening = queue.#tryOpen(open);
     const { promise, resolve, reject } = deferred();
@@ -137,60 +156,52 @@ export class LocalQueue implements Queue {
         this.#counters.unknown[how]++;
       },
     };
-    const lease = new HolderLease(store, this.#env, this.#log, this.#env.token(), {
-      gained: (term) => this.#change(term),
-      lost: () => this.#change(null),
+    const transport = this.#transport;
+    const address = this.#address;
+    const session = new Session({
+      store,
+      env: this.#env,
+      counters: this.#counters,
+      log: this.#log,
+      transport,
+      self: { id: this.#env.token(), address, secret: this.#secret },
+      // Where nobody can ask for what is in its shards, it holds some only while it asks itself.
+      holds: store.exclusive || address !== null,
+      moved: () => this.#dispatcher?.moved(),
     });
     this.#store = store;
-    this.#lease = lease;
-    this.#activity = new ActivityIndex(store, this.#env, lease);
-    this.#change(null);
-    await lease.start();
-    await this.#changing;
-    // Nobody else could schedule an embedded store: a start that failed is the caller's to know.
-    if (store.exclusive && this.#failure !== null) throw this.#failure;
+    this.#dispatcher = new Dispatcher({
+      env: this.#env,
+      transport,
+      leaser: session.leaser,
+      ring: session.ring,
+      holders: holdersOf(session),
+      release: async (leaseIds) => {
+        await session.settler.settle({ release: leaseIds.map((leaseId) => ({ leaseId })) });
+      },
+    });
+    try {
+      await session.start();
+    } catch (error) {
+      await session.leave();
+      await session.stop();
+      throw error;
+    }
+    this.#session = session;
+    if (this.#address !== address) await this.reachableAt(this.#address!);
     this.#sweepLater();
   }
 
-  /** Begins a new session, as the holder (with a term) or not; the one before ends. */
-  #change(term: number | null): void {
-    const before = this.#session;
-    const session = new Session({
-      store: this.#store!,
-      env: this.#env,
-      activity: this.#activity!,
-      counters: this.#counters,
-      log: this.#log,
-      term,
-      deposed: () => this.#lease!.deposed(),
-      heard: (log) => {
-        // A session that ended, or one between two that hold, finishes what it has under way: the next one hears of it.
-        for (const other of new Set([this.#session, this.#next])) if (other !== session) other?.look(log);
-      },
-    });
-    // A session that holds is used only once all is loaded; until then there is none that does.
-    if (term === null) this.#session = session;
-    else this.#next = session;
-    this.#changing = this.#changing.then(async () => {
-      if (before !== null && term === null) await before.stop('not-holder');
-      try {
-        await session.start();
-      } catch (error) {
-        this.#log.error({ err: error }, 'what is in the store could not be loaded');
-        this.#failure = error;
-        if (term !== null) this.#lease!.deposed();
-        await session.stop('not-holder');
-        return;
-      }
-      if (term === null) return;
-      if (!this.#lease!.holding || this.#lease!.term !== term) {
-        await session.stop('not-holder');
-        return;
-      }
-      this.#session = session;
-      if (before !== null) await before.stop('not-holder');
-      this.#log.info({ term }, 'this server hands out tasks now');
-    });
+  /**
+   * Other servers reach this one from now on: it has a share of the shards, and gets what is passed on to it. Resolves
+   * once what it holds is loaded.
+   * @param address the beginning of a URL
+   */
+  async reachableAt(address: string): Promise<void> {
+    this.#address = address;
+    if (this.#session === null || this.#session.engine.store.exclusive) return;
+    await this.#session.holdings.join(address);
+    await this.#session.loaded();
   }
 
   // ── tasks ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -212,7 +223,35 @@ export class LocalQueue implements Queue {
   }
 
   lease(request: LeaseRequest = {}): Promise<readonly LeasedTask[]> {
-    return this.#runHolding(({ leaser }) => leaser.lease(request));
+    return this.#run(async (session) => {
+      if (session.engine.store.exclusive || this.#address !== null) return this.#dispatcher!.lease(request);
+      this.#leasing++;
+      try {
+        await this.#use(session, request.topics);
+        return await this.#dispatcher!.lease(request);
+      } finally {
+        this.#leasing--;
+      }
+    });
+  }
+
+  /** A process that listens nowhere takes its share of the shards while it leases, so that no task waits with it alone. */
+  async #use(session: Session, topics: readonly string[] | undefined): Promise<void> {
+    const { holdings } = session;
+    // One that asks for some topics alone leaves the others to servers that can be asked for them.
+    const isForAll = topics === undefined || topics.includes('*');
+    if (!isForAll && holdings.others.some(({ address }) => address !== null)) return;
+    this.#releaseLater(session);
+    await holdings.want(true);
+    await session.loaded();
+  }
+
+  #releaseLater(session: Session): void {
+    this.#cancelUse?.();
+    this.#cancelUse = this.#env.timer(USED_MS, () => {
+      if (this.#leasing > 0) this.#releaseLater(session);
+      else void session.holdings.want(false);
+    });
   }
 
   settle(request: SettleRequest): Promise<SettleResult> {
@@ -256,7 +295,7 @@ export class LocalQueue implements Queue {
   }
 
   tasks(name: string, request: ListRequest = {}): Promise<TaskPage> {
-    return this.#runHolding(async (session) => session.inspector.list(await topicOf(session, name), request));
+    return this.#atHolder('tasks', name, request);
   }
 
   cancel(name: string, id: string, reason?: string): Promise<TaskInfo> {
@@ -282,19 +321,11 @@ export class LocalQueue implements Queue {
   // ── topics ────────────────────────────────────────────────────────────────────────────────────────────────────
 
   topic(name: string): Promise<TopicInfo> {
-    return this.#runHolding(async (session) => {
-      const topic = await topicOf(session, name);
-      await mustExist(session, topic);
-      return describe(topic);
-    });
+    return this.#atHolder('topic', name);
   }
 
   configure(name: string, patch: SettingsPatch): Promise<TopicInfo> {
-    return this.#runHolding(async (session) => {
-      const topic = await topicOf(session, name);
-      await session.manager.configure(topic, patch);
-      return describe(topic);
-    });
+    return this.#atHolder('configure', name, patch);
   }
 
   pause(name: string): Promise<TopicInfo> {
@@ -306,50 +337,187 @@ export class LocalQueue implements Queue {
   }
 
   purge(name: string): Promise<void> {
-    return this.#runHolding(async (session) => {
-      const topic = await topicOf(session, name);
-      await mustExist(session, topic);
-      await session.manager.purge(topic);
-    });
+    return this.#atHolder('purge', name);
   }
 
   redrive(name: string, request: RedriveRequest = {}): Promise<RedriveResult> {
-    return this.#runHolding(async (session) => session.manager.redrive(await topicOf(session, name), request));
+    return this.#atHolder('redrive', name, request);
   }
 
   topics(
     request: { readonly after?: string; readonly limit?: number; readonly prefix?: string } = {},
   ): Promise<TopicPage> {
-    return this.#runHolding(async ({ inspector }) => inspector.topics(request));
+    return this.#run(async (session) => {
+      const here = session.inspector.topics(request);
+      const limit = request.limit ?? 100;
+      const pages = await Promise.all(
+        session.holdings.others
+          .filter(({ address }) => address !== null)
+          .map(async (node) => {
+            const body = { method: 'topics', topic: null, args: [request] };
+            const answer = await unlessUnreachable(
+              this.#transport.call(node, 'call', body, { timeoutMs: CALL_TIMEOUT_MS }),
+            );
+            return answer === null ? { topics: [] } : (answer.value as TopicPage);
+          }),
+      );
+      const all = [here, ...pages];
+      const topics = all.flatMap((page) => page.topics).sort((a, b) => (a.topic < b.topic ? -1 : 1));
+      const page = topics.slice(0, limit);
+      const goesOn = topics.length > limit || all.some(({ after }) => after !== undefined);
+      return goesOn ? { topics: page, after: page.at(-1)!.topic } : { topics: page };
+    });
   }
 
   cursors(name: string): Promise<TopicCursors> {
-    return this.#runHolding(async (session) => session.inspector.cursors(await topicOf(session, name)));
+    return this.#atHolder('cursors', name);
   }
 
   scan(name: string): Promise<TopicCursors> {
-    return this.#runHolding(async (session) => {
-      const topic = await topicOf(session, name);
-      for (const log of [...topic.logs.values()]) await session.scanner.passNow(log);
-      return session.inspector.cursors(topic);
-    });
+    return this.#atHolder('scan', name);
   }
 
-  drained(
+  async drained(
     name: string,
     options: { readonly timeoutMs?: number; readonly signal?: AbortSignal } = {},
   ): Promise<boolean> {
-    return this.#runHolding(async (session) => {
-      const timeoutMs = optionalInteger(options.timeoutMs, '/timeoutMs', 0, Number.MAX_SAFE_INTEGER);
-      return session.waits.forDrain(await topicOf(session, name), timeoutMs, options.signal);
+    const timeoutMs = optionalInteger(options.timeoutMs, '/timeoutMs', 0, Number.MAX_SAFE_INTEGER);
+    const deadline = timeoutMs === null ? Number.POSITIVE_INFINITY : this.#env.now() + timeoutMs;
+    // The shard may go to another server meanwhile: it is asked again.
+    for (;;) {
+      const onceMs = Math.min(Math.max(0, deadline - this.#env.now()), DRAIN_MS);
+      const drained = await this.#atHolder('drained', name, onceMs, options.signal);
+      if (drained || options.signal?.aborted || this.#env.now() >= deadline) return drained;
+    }
+  }
+
+  /** Answers a call that only the holder of the topic's shard can answer: here, or there. */
+  #atHolder<M extends HolderMethod>(
+    method: M,
+    name: string,
+    ...args: HolderCall<M>
+  ): ReturnType<(typeof holderCalls)[M]> {
+    return this.#run(async (session) => {
+      checkTopic(name);
+      const { tenures } = session.engine.book;
+      const { shard } = session.engine.book.tenureOf(name);
+      const deadline = this.#env.monotonic() + HOLDER_MS;
+      for (;;) {
+        if (tenures[shard]!.serves) {
+          const done = await this.#here(session, method, name, args);
+          if (done !== null) return done.value;
+        }
+        const holder = session.holdings.holderOf(shard);
+        if (holder?.address != null) {
+          const signal = args.find((arg) => arg instanceof AbortSignal);
+          const options = { signal, timeoutMs: CALL_TIMEOUT_MS };
+          const body = { method, topic: name, args: args.filter((arg) => arg !== signal) };
+          const answer = await unlessUnreachable(this.#transport.call(holder, 'call', body, options));
+          if (answer !== null) return answer.value;
+        }
+        if (holder === null && this.#address === null) await this.#use(session, undefined);
+        if (this.#stopped !== null || this.#env.monotonic() >= deadline) throw new QueueError('not-holder');
+        await new Promise<void>((resolve) => this.#env.timer(HOLDER_AGAIN_MS, resolve));
+      }
+    }) as ReturnType<(typeof holderCalls)[M]>;
+  }
+
+  /** @returns null where the shard has just gone to another server */
+  async #here<M extends HolderMethod>(
+    session: Session,
+    method: M,
+    name: string,
+    args: readonly unknown[],
+  ): Promise<{ readonly value: unknown } | null> {
+    const call = holderCalls[method] as (session: Session, topic: Topic, ...args: readonly unknown[]) => unknown;
+    const topic = await session.engine.book.topic(name);
+    if (!topic.tenure.serves) return null;
+    return { value: await call(session, topic, ...args) };
+  }
+
+  // ── other servers ─────────────────────────────────────────────────────────────────────────────────────────────
+
+  /** What other servers on the store may ask of this one. */
+  get peers(): PeerService {
+    return {
+      id: this.#session?.holdings.id ?? '',
+      knows: (secret) => secret === this.#secret,
+      answer: (method, body, signal) => this.#answer(method, body, signal) as never,
+    };
+  }
+
+  #answer(method: PeerMethod, body: unknown, signal?: AbortSignal): Promise<PeerCalls[PeerMethod]['answer']> {
+    return this.#run(async (session) => {
+      switch (method) {
+        case 'lease':
+          return { tasks: await this.#dispatcher!.leaseHere(body as PeerCalls['lease']['body']) };
+        case 'census':
+          return { ready: session.ring.census(checkLease(body as LeaseRequest)) };
+        case 'wait':
+          return { woken: await this.#waitFor(session, body as PeerCalls['wait']['body'], signal) };
+        case 'hints':
+          return { missed: session.neighbours.receive((body as PeerCalls['hints']['body']).hints) };
+        case 'look':
+          session.holdings.nudge();
+          return {};
+        case 'call':
+          return { value: await this.#answerCall(session, body as PeerCalls['call']['body']) };
+      }
     });
+  }
+
+  async #answerCall(session: Session, { method, topic, args }: PeerCalls['call']['body']): Promise<unknown> {
+    if (method === 'topics') return session.inspector.topics(args[0] as Parameters<Queue['topics']>[0] & object);
+    if (!Object.hasOwn(holderCalls, method) || topic === null) throw new QueueError('not-found');
+    const serves = session.engine.book.tenureOf(checkTopic(topic)).serves;
+    const done = serves ? await this.#here(session, method as HolderMethod, topic, args) : null;
+    if (done === null) throw new QueueError('not-holder');
+    return done.value ?? null;
+  }
+
+  async #waitFor(
+    session: Session,
+    { interests, waitMs }: PeerCalls['wait']['body'],
+    signal: AbortSignal | undefined,
+  ): Promise<PeerCalls['wait']['answer']['woken']> {
+    const requests = interests.map(({ slots, ...interest }: Interest) =>
+      checkLease({ ...interest, max: Math.min(LEASE_TASKS, Math.max(1, slots)) }),
+    );
+    const now = requests.flatMap((request, nth) => {
+      const ready = session.ring.readyFor(request);
+      return ready > 0 ? [{ nth, ready: Math.min(ready, request.max) }] : [];
+    });
+    if (now.length > 0 || this.#stopped !== null) return now;
+    const woken: { nth: number; ready: number }[] = [];
+    await new Promise<void>((resolve) => {
+      const cancels: (() => void)[] = [];
+      const done = (): void => {
+        for (const cancel of cancels.splice(0)) cancel();
+        signal?.removeEventListener('abort', done);
+        resolve();
+      };
+      cancels.push(this.#env.timer(Math.min(waitMs, WAIT_MS), done));
+      for (const [nth, request] of requests.entries()) {
+        const wake = (ready: number): void => {
+          if (ready > 0) woken.push({ nth, ready });
+          done();
+        };
+        cancels.push(session.leaser.wait(request, wake));
+      }
+      signal?.addEventListener('abort', done, { once: true });
+      if (signal?.aborted) done();
+    });
+    return woken;
   }
 
   // ── the server ────────────────────────────────────────────────────────────────────────────────────────────────
 
   status(): QueueStatus {
     const counts = { ready: 0, delayed: 0, leased: 0, dead: 0 };
+    let activeTopics = 0;
     for (const topic of this.#session?.engine.book.all() ?? []) {
+      if (!topic.tenure.holds) continue;
+      activeTopics++;
       const some = topic.counts();
       counts.ready += some.ready;
       counts.delayed += some.delayed;
@@ -360,9 +528,11 @@ export class LocalQueue implements Queue {
     return {
       startedAt: this.#startedAt,
       store: this.#store?.description ?? 'not reached yet',
-      activeTopics: this.#session?.engine.book.size ?? 0,
+      activeTopics,
+      shards: { held: this.#session?.holdings.held.length ?? 0, of: this.#store?.meta.shards ?? 0 },
+      servers: 1 + (this.#session?.holdings.others.length ?? 0),
       ...counts,
-      waiting: this.#session?.ring.waiting ?? 0,
+      waiting: this.#dispatcher?.waiting ?? 0,
       ...counted,
       unknown: { ...unknown },
       lastScanAt: this.#session?.scanner.lastPassAt ?? null,
@@ -380,9 +550,9 @@ export class LocalQueue implements Queue {
     }
     const late = this.#session.scanner.lateBy(this.#env.now());
     if (late > SCANNER_LATE_MS) reasons.push(`the completion scanner is ${Math.round(late / 1000)} s late`);
-    const silent = this.#env.monotonic() - this.#lease!.lastAnswerAt;
+    const silent = this.#env.monotonic() - this.#session.holdings.lastAnswerAt;
     if (silent > STORE_LATE_MS) {
-      reasons.push(`the lease of the scheduler was last renewed or read ${Math.round(silent / 1000)} s ago`);
+      reasons.push(`this server's beat was last raised ${Math.round(silent / 1000)} s ago`);
     }
     return { ready: reasons.length === 0, reasons };
   }
@@ -396,14 +566,12 @@ export class LocalQueue implements Queue {
     this.#cancelTimer?.();
     // A try that is under way lets go of the store by itself, should it get one after all.
     await Promise.race([this.#opening, new Promise<void>((resolve) => this.#env.timer(LET_GO_MS, resolve))]);
-    await this.#changing;
-    const session = this.#session;
-    const ended = session?.stop('shutting-down');
+    this.#cancelUse?.();
+    this.#dispatcher?.stop();
+    // Others go on with the shards at once; what is under way here needs none.
+    await this.#session?.leave();
     if (this.#running > 0) await new Promise<void>((resolve) => (this.#idle = resolve));
-    await ended;
-    await this.#lease?.stop();
-    await this.#changing;
-    if (this.#session !== session) await this.#session?.stop('shutting-down');
+    await this.#session?.stop();
     await this.#store?.close();
   }
 
@@ -421,14 +589,6 @@ export class LocalQueue implements Queue {
       this.#running--;
       if (this.#running === 0) this.#idle?.();
     }
-  }
-
-  /** For calls that only the server that schedules can answer. */
-  #runHolding<T>(call: (session: Session) => Promise<T>): Promise<T> {
-    return this.#run((session) => {
-      if (!session.holds) throw new QueueError('not-holder');
-      return call(session);
-    });
   }
 
   async #sweep(): Promise<void> {
@@ -458,15 +618,25 @@ function deferred(): { promise: Promise<void>; resolve(): void; reject(reason: u
   return { promise, resolve, reject };
 }
 
-const topicOf = (session: Session, name: string): Promise<Topic> => session.engine.book.topic(checkTopic(name));
-
-/** @throws QueueError `topic-not-found` where nothing was ever put into it or set */
-async function mustExist(session: Session, topic: Topic): Promise<void> {
-  const tiers = await session.engine.book.tiersOf(topic.name);
-  if (tiers.length === 0 && topic.version === null && topic.delayed === 0) throw new QueueError('topic-not-found');
+/** What a session knows of who holds what, as lease calls ask for it. */
+function holdersOf({ holdings, engine: { book } }: Session): ConstructorParameters<typeof Dispatcher>[0]['holders'] {
+  const shardsOf = (names: readonly string[]) => new Set(names.map((name) => book.tenureOf(name).shard));
+  return {
+    holdsAnyOf: (names) =>
+      names === null ? holdings.held.length > 0 : [...shardsOf(names)].some((shard) => holdings.termOf(shard) !== null),
+    othersFor(names) {
+      if (names === null) return holdings.others.filter(({ address, id }) => address !== null && holdings.holdsAny(id));
+      const nodes = new Map<string, NodeRow>();
+      for (const shard of shardsOf(names)) {
+        const holder = holdings.holderOf(shard);
+        if (holder?.address != null) nodes.set(holder.id, holder);
+      }
+      return [...nodes.values()];
+    },
+  };
 }
 
-const describe = (topic: Topic): TopicInfo => ({ topic: topic.name, counts: topic.counts(), settings: topic.settings });
+const topicOf = (session: Session, name: string): Promise<Topic> => session.engine.book.topic(checkTopic(name));
 
 const isSettled = ({ place, head }: Located): boolean =>
   isFinal(head.status) || (place.tier === DEAD_TIER && !isSlotTopic(place.topic));

@@ -1,12 +1,12 @@
-import type { LogAddress } from '../core/entry.ts';
 import { isSlotTopic } from '../core/log.ts';
-import type { ActivityIndex } from '../scheduler/activity.ts';
-import { Follower } from '../scheduler/follower.ts';
+import { ActivityIndex } from '../scheduler/activity.ts';
+import { Holdings, type Self } from '../scheduler/holdings.ts';
+import { Neighbours } from '../scheduler/neighbours.ts';
 import { ReadyRing } from '../scheduler/ready-ring.ts';
 import { recoverLog } from '../scheduler/recover.ts';
 import { Scanner } from '../scheduler/scanner.ts';
 import { Timers } from '../scheduler/timers.ts';
-import type { Store } from '../store/store.ts';
+import type { NodeRow, Store } from '../store/store.ts';
 import { Claimer } from './claim.ts';
 import type { Counters, Engine, QueueLogger } from './engine.ts';
 import { Enqueuer } from './enqueue.ts';
@@ -18,13 +18,17 @@ import type { Log } from './log.ts';
 import { Manager } from './manage.ts';
 import { Messages } from './messages.ts';
 import { asPending, Mover } from './move.ts';
+import type { Transport } from './peers.ts';
 import { Rescheduler } from './reschedule.ts';
 import { Settler } from './settle.ts';
+import type { Tenure } from './tenure.ts';
 import { type Topic, TopicBook } from './topics.ts';
 import { Waits } from './waits.ts';
 
-/** Logs that are loaded at the same time at the start. */
+/** Shards, and logs of each, that are loaded at the same time. */
+const SHARDS_AT_ONCE = 8;
 const LOADS_AT_ONCE = 32;
+const LOAD_AGAIN_MS = 1_000;
 const PERIOD_MS = 3_600_000;
 const FORGET_EVERY_MS = 15_000;
 
@@ -32,23 +36,20 @@ const FORGET_EVERY_MS = 15_000;
 export interface SessionContext {
   readonly store: Store;
   readonly env: Environment;
-  readonly activity: ActivityIndex;
   readonly counters: Counters;
   readonly log: QueueLogger;
-  /** The term of the lease; null: another server schedules. */
-  readonly term: number | null;
-  deposed(): void;
-  /** Something was put into a log, or settled in it, that the session which schedules does not know of. */
-  heard(log: LogAddress): void;
+  readonly transport: Transport;
+  readonly self: Self;
+  /** Whether it is to have a share of the shards from the start. */
+  readonly holds: boolean;
+  /** Which server holds what has changed, as far as it concerns those who wait here. */
+  moved(): void;
 }
 
-/**
- * All that a server knows while it holds the lease of the scheduler, or while another one does: the state in memory
- * begins anew with each. What a session that ended has under way finishes by itself; its writes are conditional.
- */
+/** All that works on an open store, from its start until it is stopped. */
 export class Session {
   readonly engine: Engine;
-  readonly holds: boolean;
+  readonly holdings: Holdings;
   readonly ring: ReadyRing;
   readonly scanner: Scanner;
   readonly waits: Waits;
@@ -59,111 +60,201 @@ export class Session {
   readonly rescheduler: Rescheduler;
   readonly manager: Manager;
   readonly inspector: Inspector;
+  readonly neighbours: Neighbours;
   readonly #timers: Timers;
   readonly #mover: Mover;
-  readonly #follower: Follower;
   readonly #activity: ActivityIndex;
-  readonly #heard: (log: LogAddress) => void;
-  #cancelPeriod: (() => void) | null = null;
-  #cancelForget: (() => void) | null = null;
-  #advancing: Promise<void> = Promise.resolve();
+  readonly #moved: () => void;
+  readonly #cancels = new Map<Tenure | Session, () => void>();
+  readonly #background = new Set<Promise<void>>();
+  readonly #toLoad: Tenure[] = [];
+  #loading = 0;
+  #failure: unknown = null;
   #stopped = false;
 
   constructor(context: SessionContext) {
-    const { store, env, activity, counters, log, term, deposed } = context;
-    this.holds = term !== null;
-    this.#heard = context.heard;
-    this.#activity = activity;
+    const { store, env, counters, log, transport, self } = context;
+    this.#moved = context.moved;
+    this.holdings = new Holdings(store, env, log, self, context.holds, {
+      gained: (shard, term) => this.#begin(shard, term),
+      lost: (shard) => this.#begin(shard, null),
+      changed: (nodes) => this.#tellOthers(transport, nodes),
+    });
+    this.#activity = new ActivityIndex(store, env, this.holdings);
     const book = new TopicBook(store, env);
     this.ring = new ReadyRing(env);
     this.waits = new Waits(env);
-    const messages = new Messages(store, env);
-    const signals = this.holds ? this.#holderSignals() : this.#followerSignals();
-    this.engine = { store, env, book, messages, activity, counters, log, term: term ?? 0, deposed, signals };
+    this.engine = {
+      store,
+      env,
+      book,
+      messages: new Messages(store, env),
+      activity: this.#activity,
+      counters,
+      log,
+      mayClaim: (tenure) => tenure.serves && this.holdings.termOf(tenure.shard) === tenure.term,
+      deposed: (tenure) => {
+        if (!tenure.ended) this.holdings.deposed(tenure.shard);
+      },
+      signals: this.#signals(),
+    };
     this.#mover = new Mover(this.engine);
     const claimer = new Claimer(this.engine, this.#mover);
     this.scanner = new Scanner(this.engine, this.#mover, claimer, (idle) => book.forget(idle));
     this.#timers = new Timers(this.engine, this.#mover);
-    this.#follower = new Follower(this.engine, activity, this.scanner, (slot) => this.#timers.note(slot));
+    this.neighbours = new Neighbours(this.engine, this.holdings, transport, this.scanner, (slot) =>
+      this.#timers.note(slot),
+    );
     this.locator = new Locator(this.engine, this.#mover);
     this.rescheduler = new Rescheduler(this.engine, this.#mover, this.locator);
     this.enqueuer = new Enqueuer(this.engine, this.locator, this.rescheduler);
     this.settler = new Settler(this.engine, this.#mover);
-    this.manager = new Manager(this.engine, this.#mover, this.locator);
+    this.manager = new Manager(this.engine, this.#mover, claimer, this.locator);
     this.inspector = new Inspector(this.engine);
-    this.leaser = new Leaser(this.engine, this.ring, claimer, async (leaseIds) => {
-      await this.settler.settle({ release: leaseIds.map((leaseId) => ({ leaseId })) });
-    });
-    if (!this.holds) return;
-    book.onLoad = (loaded, topic) => recoverLog(this.engine, loaded, topic);
-    book.onLoaded = (loaded, topic) => this.#loaded(loaded, topic);
+    this.leaser = new Leaser(this.engine, this.ring, claimer);
+    book.onLoad = async (loaded, topic) => {
+      if (loaded.tenure.term !== null) await recoverLog(this.engine, loaded, topic);
+    };
+    book.onLoaded = (loaded, topic) => {
+      if (loaded.tenure.holds) this.#loaded(loaded, topic);
+    };
   }
 
-  /** Loads what is active, and begins the background work. */
+  /**
+   * Takes its share of the shards, and begins the background work.
+   * @throws where nobody else could schedule the store, and what is in it could not be loaded
+   */
   async start(): Promise<void> {
-    if (this.holds) {
-      const active = await this.#activity.active();
-      for (let at = 0; at < active.length && !this.#stopped; at += LOADS_AT_ONCE) {
-        await Promise.all(active.slice(at, at + LOADS_AT_ONCE).map((address) => this.engine.book.log(address)));
-      }
-      this.#advanceLater();
-      this.#forgetLater();
-    }
-    this.#follower.start(this.holds);
+    await this.holdings.start();
+    this.neighbours.start();
+    this.#forgetLater();
+    await this.loaded();
+    if (this.engine.store.exclusive && this.#failure !== null) throw this.#failure;
   }
 
-  /** Ends its waits and its background work. Calls that write are let finish. */
-  async stop(why: 'shutting-down' | 'not-holder'): Promise<void> {
-    this.#stopped = true;
-    this.leaser.stop(why);
+  /** Resolves once what this server holds now is loaded, or cannot be. */
+  async loaded(): Promise<void> {
+    while (this.#loading > 0 && this.#failure === null) await Promise.race(this.#background);
+  }
+
+  /** Refuses to hand out more, ends waits, and hands the shards over. Calls that write go on. */
+  async leave(): Promise<void> {
+    this.leaser.stop();
     this.waits.stop();
-    this.#cancelPeriod?.();
-    this.#cancelForget?.();
-    this.ring.stop();
-    await Promise.all([this.scanner.stop(), this.#timers.stop(), this.#follower.stop(), this.#advancing]);
+    await this.holdings.stop();
   }
 
-  #holderSignals(): Engine['signals'] {
+  /** Ends the background work. */
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    for (const cancel of this.#cancels.values()) cancel();
+    this.ring.stop();
+    await Promise.all([this.scanner.stop(), this.#timers.stop(), ...this.#background]);
+    await this.neighbours.stop();
+  }
+
+  // ── shards come and go ────────────────────────────────────────────────────────────────────────────────────────
+
+  /** From here on the shard is scheduled here under a term, or by another server (null). */
+  #begin(shard: number, term: number | null): void {
+    const { before, tenure } = this.engine.book.begin(shard, term);
+    this.#cancels.get(before)?.();
+    this.#cancels.delete(before);
+    this.#timers.forgetShard(shard);
+    for (const topic of this.engine.book.topicsOf(before)) {
+      this.ring.drop(topic);
+      this.waits.end(topic);
+    }
+    if (term === null) {
+      this.engine.log.info({ shard }, 'this server no longer hands out the tasks of a shard');
+      this.#moved();
+    } else {
+      this.#toLoad.push(tenure);
+      this.#loadNext();
+    }
+  }
+
+  #loadNext(): void {
+    while (this.#loading < SHARDS_AT_ONCE && this.#toLoad.length > 0) {
+      const tenure = this.#toLoad.shift()!;
+      this.#loading++;
+      this.#track(
+        this.#load(tenure).finally(() => {
+          this.#loading--;
+          this.#loadNext();
+        }),
+      );
+    }
+  }
+
+  async #load(tenure: Tenure): Promise<void> {
+    const { book, log } = this.engine;
+    while (!tenure.ended && !this.#stopped) {
+      try {
+        const active = await this.#activity.active(tenure.shard);
+        for (let at = 0; at < active.length && !tenure.ended; at += LOADS_AT_ONCE) {
+          await Promise.all(active.slice(at, at + LOADS_AT_ONCE).map((address) => book.log(address)));
+        }
+        break;
+      } catch (error) {
+        log.error({ err: error, shard: tenure.shard }, 'what is in the store could not be loaded; it is tried again');
+        this.#failure = error;
+        if (this.engine.store.exclusive) return;
+        await new Promise<void>((resolve) => this.engine.env.timer(LOAD_AGAIN_MS, resolve));
+      }
+    }
+    if (tenure.ended || this.#stopped) return;
+    this.#failure = null;
+    tenure.isLoaded = true;
+    log.info({ shard: tenure.shard, term: tenure.term }, 'this server hands out the tasks of a shard now');
+    for (const topic of book.topicsOf(tenure)) this.ring.offer(topic);
+    this.#advanceLater(tenure);
+    this.#moved();
+  }
+
+  #tellOthers(transport: Transport, nodes: readonly NodeRow[]): void {
+    this.#moved();
+    for (const node of nodes) {
+      // Best effort: whoever does not hear of it sees it in a moment.
+      if (node.address !== null) transport.call(node, 'look', {}, { timeoutMs: LOAD_AGAIN_MS }).catch(() => {});
+    }
+  }
+
+  #signals(): Engine['signals'] {
     return {
       ready: (topic) => {
-        if (this.#stopped) for (const log of topic.logs.values()) this.#heard(log.address);
-        else this.ring.offer(topic);
+        if (topic.tenure.holds) this.ring.offer(topic);
+        else for (const log of topic.logs.values()) if (log.ready > 0) this.#tell(log, { put: true });
       },
       due: (log, at) => {
-        if (this.#stopped) this.#heard(log.address);
-        else if (!isSlotTopic(log.address.topic)) this.scanner.due(log, at);
+        if (!log.tenure.holds) {
+          if (log.isDead || log.tenure.ended) this.#tell(log, { put: true });
+        } else if (!isSlotTopic(log.address.topic)) this.scanner.due(log, at);
       },
+      news: (log) => this.neighbours.heard({ ...log.address, put: true }),
       delayed: (log) => {
-        if (this.#stopped) this.#heard(log.address);
-        else this.#timers.note(log);
+        if (log.tenure.holds) this.#timers.note(log);
+        else this.#tell(log, { put: true });
+      },
+      left: async (log, ids) => {
+        if (log.tenure.holds) return;
+        this.#tell(log, { left: ids });
+        const topic = isSlotTopic(log.address.topic) ? undefined : this.engine.book.peek(log.address.topic);
+        if (topic !== undefined && topic.settings.cooldownMs !== null) await this.neighbours.told();
       },
       settled: (uid) => this.waits.settled(uid),
       changed: (topic) => this.waits.changed(topic),
     };
   }
 
-  #followerSignals(): Engine['signals'] {
-    return {
-      ready: (topic) => {
-        for (const log of topic.logs.values()) if (log.ready > 0) this.#announce(log);
-      },
-      due: (log) => this.#announce(log),
-      delayed: (log) => this.#announce(log),
-      settled: (uid) => this.waits.settled(uid),
-      changed: () => {},
-    };
-  }
-
-  #announce(log: Log): void {
-    log.ready = 0;
-    log.open.clear();
-    this.#heard(log.address);
-    this.#follower.announce(log);
-  }
-
-  /** Looks at a log into which another session of this server has put something. */
-  look(log: LogAddress): void {
-    if (this.holds) this.#follower.heard(log);
+  /** What this server did in a log that it does not schedule, or that it began to schedule anew meanwhile. */
+  #tell(log: Log, hint: { readonly put?: boolean; readonly left?: readonly number[] }): void {
+    // One that was scheduled here until a moment ago keeps what it knows: a pass over it may be under way.
+    if (log.tenure.term === null) {
+      if (hint.put) log.ready = 0;
+      log.open.clear();
+    }
+    this.neighbours.heard({ ...log.address, ...hint });
   }
 
   #loaded(log: Log, topic: Topic | null): void {
@@ -183,28 +274,41 @@ export class Session {
       })
       .finally(() => {
         log.countReady(-pendings.length);
-        this.scanner.due(log, this.engine.env.now());
+        this.engine.signals.due(log, this.engine.env.now());
         if (topic !== null) this.waits.changed(topic);
       });
   }
 
+  // ── now and then ──────────────────────────────────────────────────────────────────────────────────────────────
+
   #forgetLater(): void {
     if (this.#stopped) return;
-    this.#cancelForget = this.engine.env.timer(FORGET_EVERY_MS, () => {
+    const again = (): void => {
       for (const topic of this.engine.book.forgetIdle()) this.ring.drop(topic);
       this.#forgetLater();
-    });
+    };
+    this.#cancels.set(this, this.engine.env.timer(FORGET_EVERY_MS, again));
   }
 
-  #advanceLater(): void {
-    if (this.#stopped) return;
-    this.#cancelPeriod = this.engine.env.timer(PERIOD_MS, () => {
-      this.#advancing = this.#activity
-        .advance(this.engine.book)
+  #advanceLater(tenure: Tenure): void {
+    if (this.#stopped || tenure.ended) return;
+    const { env, book, log } = this.engine;
+    // Not all shards of a server at once.
+    const inMs = PERIOD_MS * (0.75 + env.random() / 2);
+    const advance = (): void => {
+      const advanced = this.#activity
+        .advance(tenure.shard, book)
         .catch((error: unknown) => {
-          this.engine.log.warn({ err: error }, 'the activity index could not be advanced; it is tried again');
+          log.warn({ err: error }, 'the activity index could not be advanced; it is tried again');
         })
-        .finally(() => this.#advanceLater());
-    });
+        .finally(() => this.#advanceLater(tenure));
+      this.#track(advanced);
+    };
+    this.#cancels.set(tenure, env.timer(inMs, advance));
+  }
+
+  #track(work: Promise<void>): void {
+    const tracked = work.finally(() => this.#background.delete(tracked));
+    this.#background.add(tracked);
   }
 }

@@ -142,12 +142,13 @@ export class Settler {
     const done: Item<Ack>[] = [];
     for (const [at, item] of accepted.entries()) {
       const answer = answers[at]!;
-      if (answer.applied) done.push(item);
+      if (answer.applied) this.#engine.counters.succeeded++;
       // The lease id stays on the row: an ack that is repeated was good.
       const good = answer.applied || (answer.row?.status === 'done' && answer.row.leaseId === item.leaseId);
+      // What follows a settlement follows a repeated one as well: whoever did it first may have died in between.
+      if (good) done.push(item);
       results[item.index] = good ? { leaseId: item.token, ok: true } : refused(item.token, 'lease-lost');
     }
-    this.#engine.counters.succeeded += done.length;
     await this.#ended(log, topic, done, now);
   }
 
@@ -162,7 +163,7 @@ export class Settler {
 
   /** What follows an ack: limits count it, the message rows say so, and the scanner may pass. */
   async #ended(log: Log, topic: Topic, done: readonly Item<unknown>[], now: number): Promise<void> {
-    const { messages, signals } = this.#engine;
+    const { signals } = this.#engine;
     if (done.length === 0) return;
     const ended: { readonly task: Known; readonly id: number }[] = [];
     const unknown: number[] = [];
@@ -191,7 +192,20 @@ export class Settler {
     if (topic.limited) signals.ready(topic);
     signals.due(log, now);
     signals.changed(topic);
-    if (ended.length === 0) return;
+    if (ended.length > 0) await this.#agree(log, topic, ended, now);
+    await signals.left(
+      log,
+      done.map(({ id }) => id),
+    );
+  }
+
+  async #agree(
+    log: Log,
+    topic: Topic,
+    ended: readonly { readonly task: Known; readonly id: number }[],
+    now: number,
+  ): Promise<void> {
+    const { messages, signals } = this.#engine;
     await messages.settle(
       topic.name,
       topic.settings,
@@ -365,6 +379,10 @@ export class Settler {
       log.settled(id);
       this.#engine.signals.settled(entries.get(id)!.uid);
     }
+    await this.#engine.signals.left(
+      log,
+      done.map(({ id }) => id),
+    );
     this.#engine.signals.due(log, at);
     this.#engine.signals.changed(topic);
   }

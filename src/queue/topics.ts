@@ -1,15 +1,27 @@
 import { TIERS } from '../core/bounds.ts';
 import type { LogAddress, Place } from '../core/entry.ts';
 import { type Gate, gateOf, hasLimits, type LimitState } from '../core/limits.ts';
-import { DEAD_TIER, EMPTY_CHECKPOINT, entriesEnd, isSlotTopic, logKey, segmentOf, segmentStart } from '../core/log.ts';
+import {
+  DEAD_TIER,
+  EMPTY_CHECKPOINT,
+  entriesEnd,
+  isSlotTopic,
+  logKey,
+  segmentOf,
+  segmentStart,
+  shardOfSlot,
+} from '../core/log.ts';
+import { shardOf } from '../core/message.ts';
 import { parseSettings, type TopicSettings } from '../core/settings.ts';
 import type { Store } from '../store/store.ts';
 import type { Environment } from './environment.ts';
 import { LOOKED_UP_MS, Log } from './log.ts';
+import { Tenure } from './tenure.ts';
 
 /** A topic as known here: its settings, its logs that are active, and what its limits remember. */
 export class Topic {
   readonly name: string;
+  readonly tenure: Tenure;
   settings: TopicSettings;
   /** The version of its settings row; null: it has none. */
   version: number | null;
@@ -29,8 +41,9 @@ export class Topic {
   /** When it was last looked up: whoever did may still be busy with it. */
   touchedAt: number;
 
-  constructor(name: string, settings: TopicSettings, version: number | null, now: number) {
+  constructor(name: string, tenure: Tenure, settings: TopicSettings, version: number | null, now: number) {
     this.name = name;
+    this.tenure = tenure;
     this.settings = settings;
     this.version = version;
     this.touchedAt = now;
@@ -73,17 +86,23 @@ export class Topic {
   }
 }
 
+/** What is in memory of one shard, for one tenure of it. */
+class Shelf {
+  readonly topics = new Map<string, Topic>();
+  /** Logs of time slots. */
+  readonly slots = new Map<string, Log>();
+  readonly loadingTopics = new Map<string, Promise<Topic>>();
+  readonly loadingLogs = new Map<string, Promise<Log>>();
+  /** Topics without logs: those just loaded, and those whose last log was let go. */
+  readonly maybeIdle = new Set<Topic>();
+}
+
 /** The topics and logs that are active here. A log is loaded when it is first needed, and forgotten when idle. */
 export class TopicBook {
   readonly #store: Store;
   readonly #env: Environment;
-  readonly #topics = new Map<string, Topic>();
-  readonly #loadingTopics = new Map<string, Promise<Topic>>();
-  readonly #loadingLogs = new Map<string, Promise<Log>>();
-  /** Topics without logs: those just loaded, and those whose last log was let go. */
-  readonly #maybeIdle = new Set<Topic>();
-  /** Logs of time slots. */
-  readonly #slots = new Map<string, Log>();
+  readonly #tenures: Tenure[];
+  readonly #shelves = new WeakMap<Tenure, Shelf>();
   /** Called with each log as it becomes active: before anybody else sees it, and once it is seen. */
   onLoad: (log: Log, topic: Topic | null) => Promise<void> = async () => {};
   onLoaded: (log: Log, topic: Topic | null) => void = () => {};
@@ -91,47 +110,93 @@ export class TopicBook {
   constructor(store: Store, env: Environment) {
     this.#store = store;
     this.#env = env;
+    this.#tenures = Array.from({ length: store.meta.shards }, (_, shard) => this.#tenure(shard, null));
+  }
+
+  /** The shard of a topic, or of a time slot's log. */
+  tenureOf(topic: string): Tenure {
+    return this.#tenures[isSlotTopic(topic) ? shardOfSlot(topic) : shardOf(topic, this.#tenures.length)]!;
+  }
+
+  #tenure(shard: number, term: number | null): Tenure {
+    const tenure = new Tenure(shard, term);
+    this.#shelves.set(tenure, new Shelf());
+    return tenure;
+  }
+
+  #shelf(tenure: Tenure): Shelf {
+    return this.#shelves.get(tenure)!;
+  }
+
+  topicsOf(tenure: Tenure): Iterable<Topic> {
+    return this.#shelf(tenure).topics.values();
+  }
+
+  /** The logs of a shard that are active here. */
+  *logsOf(tenure: Tenure): Generator<Log> {
+    const { slots, topics } = this.#shelf(tenure);
+    yield* slots.values();
+    for (const topic of topics.values()) yield* topic.logs.values();
+  }
+
+  get tenures(): readonly Tenure[] {
+    return this.#tenures;
+  }
+
+  /** Begins anew with a shard: what was known of it is what its former tenure knew. */
+  begin(shard: number, term: number | null): { readonly before: Tenure; readonly tenure: Tenure } {
+    const before = this.#tenures[shard]!;
+    before.ended = true;
+    const tenure = this.#tenure(shard, term);
+    this.#tenures[shard] = tenure;
+    return { before, tenure };
   }
 
   /** A topic that is in memory. */
   peek(name: string): Topic | undefined {
-    const topic = this.#topics.get(name);
+    const topic = this.#shelf(this.tenureOf(name)).topics.get(name);
     if (topic !== undefined) topic.touchedAt = this.#env.now();
     return topic;
   }
 
-  all(): IterableIterator<Topic> {
-    return this.#topics.values();
+  *all(): Generator<Topic> {
+    for (const tenure of this.#tenures) yield* this.topicsOf(tenure);
   }
 
   get size(): number {
-    return this.#topics.size;
+    let size = 0;
+    for (const tenure of this.#tenures) size += this.#shelf(tenure).topics.size;
+    return size;
   }
 
   async topic(name: string): Promise<Topic> {
     const known = this.peek(name);
     if (known !== undefined) return known;
-    let loading = this.#loadingTopics.get(name);
+    const tenure = this.tenureOf(name);
+    const { loadingTopics } = this.#shelf(tenure);
+    let loading = loadingTopics.get(name);
     if (loading === undefined) {
-      loading = this.#loadTopic(name).finally(() => this.#loadingTopics.delete(name));
-      this.#loadingTopics.set(name, loading);
+      loading = this.#loadTopic(tenure, name).finally(() => loadingTopics.delete(name));
+      loadingTopics.set(name, loading);
     }
     return loading;
   }
 
-  async #loadTopic(name: string): Promise<Topic> {
+  async #loadTopic(tenure: Tenure, name: string): Promise<Topic> {
     const row = await this.#store.readTopic(name);
-    const topic = new Topic(name, parseSettings(row?.settings ?? null), row?.version ?? null, this.#env.now());
-    for (const slot of this.#slots.values()) topic.delayed += slot.waiting.get(name) ?? 0;
-    this.#topics.set(name, topic);
-    this.#maybeIdle.add(topic);
+    const settings = parseSettings(row?.settings ?? null);
+    const topic = new Topic(name, tenure, settings, row?.version ?? null, this.#env.now());
+    const { slots, topics, maybeIdle } = this.#shelf(tenure);
+    for (const slot of slots.values()) topic.delayed += slot.waiting.get(name) ?? 0;
+    topics.set(name, topic);
+    maybeIdle.add(topic);
     return topic;
   }
 
   /** Counts tasks of a topic that wait in a time slot: so many more, or fewer. */
   delay(slot: Log, name: string, by: number): void {
     slot.waiting.set(name, (slot.waiting.get(name) ?? 0) + by);
-    const topic = this.#topics.get(name);
+    const topic = this.#shelf(slot.tenure).topics.get(name);
     if (topic !== undefined) topic.delayed += by;
   }
 
@@ -139,7 +204,7 @@ export class TopicBook {
   undelay(slot: Log): readonly Topic[] {
     const wrong: Topic[] = [];
     for (const [name, count] of slot.waiting) {
-      const topic = this.#topics.get(name);
+      const topic = this.#shelf(slot.tenure).topics.get(name);
       if (topic === undefined || count === 0) continue;
       topic.delayed -= count;
       wrong.push(topic);
@@ -150,16 +215,17 @@ export class TopicBook {
 
   /** How many tasks of a topic wait in each time slot. */
   delayedIn(topic: Topic): readonly (readonly [Log, number])[] {
-    return [...this.#slots.values()].flatMap((slot) => {
+    return [...this.#shelf(topic.tenure).slots.values()].flatMap((slot) => {
       const count = slot.waiting.get(topic.name) ?? 0;
       return count > 0 ? [[slot, count] as const] : [];
     });
   }
 
   peekLog(address: LogAddress): Log | undefined {
+    const { slots, topics } = this.#shelf(this.tenureOf(address.topic));
     const log = isSlotTopic(address.topic)
-      ? this.#slots.get(logKey(address))
-      : this.#topics.get(address.topic)?.logs.get(address.tier);
+      ? slots.get(logKey(address))
+      : topics.get(address.topic)?.logs.get(address.tier);
     if (log !== undefined) log.touchedAt = this.#env.now();
     return log;
   }
@@ -168,19 +234,20 @@ export class TopicBook {
   async log(address: LogAddress): Promise<Log> {
     const known = this.peekLog(address);
     if (known !== undefined) return known;
+    const tenure = this.tenureOf(address.topic);
     const key = logKey(address);
-    let loading = this.#loadingLogs.get(key);
+    const { loadingLogs } = this.#shelf(tenure);
+    let loading = loadingLogs.get(key);
     if (loading === undefined) {
-      loading = this.#loadLog(address, key).finally(() => this.#loadingLogs.delete(key));
-      this.#loadingLogs.set(key, loading);
+      loading = this.#loadLog(tenure, address, key).finally(() => loadingLogs.delete(key));
+      loadingLogs.set(key, loading);
     }
     return loading;
   }
 
-  async #loadLog(address: LogAddress, key: string): Promise<Log> {
-    const slot = isSlotTopic(address.topic);
-    const topic = slot ? null : await this.topic(address.topic);
-    const log = new Log(address, this.#store, this.#env);
+  async #loadLog(tenure: Tenure, address: LogAddress, key: string): Promise<Log> {
+    const topic = isSlotTopic(address.topic) ? null : await this.#topicIn(tenure, address.topic);
+    const log = new Log(address, tenure, this.#store, this.#env);
     const checkpoint = (await this.#store.readCheckpoints(address.topic)).get(address.tier);
     log.saved = checkpoint ?? EMPTY_CHECKPOINT;
     log.completion = log.saved.completion;
@@ -193,40 +260,52 @@ export class TopicBook {
     await countUnscanned(log, this.#store);
     log.touchedAt = this.#env.now();
     await this.onLoad(log, topic);
-    if (topic === null) this.#slots.set(key, log);
+    if (topic === null) this.#shelf(tenure).slots.set(key, log);
     else topic.logs.set(address.tier, log);
     this.onLoaded(log, topic);
     return log;
   }
 
+  /** The topic as this tenure knows it, also where the tenure ended meanwhile. */
+  #topicIn(tenure: Tenure, name: string): Promise<Topic> {
+    const known = this.#shelf(tenure).topics.get(name);
+    if (known !== undefined) return Promise.resolve(known);
+    return this.tenureOf(name) === tenure ? this.topic(name) : this.#loadTopic(tenure, name);
+  }
+
   /** Lets go of a log that is idle, and of its topic if that was the last; its rows stay. */
   forget(log: Log): void {
+    const { slots, topics, maybeIdle } = this.#shelf(log.tenure);
     if (isSlotTopic(log.address.topic)) {
-      if (this.#slots.get(logKey(log.address)) === log) this.#slots.delete(logKey(log.address));
+      if (slots.get(logKey(log.address)) === log) slots.delete(logKey(log.address));
       return;
     }
-    const topic = this.#topics.get(log.address.topic);
+    const topic = topics.get(log.address.topic);
     // Another one may stand in its place by now.
     if (topic?.logs.get(log.address.tier) !== log) return;
     topic.logs.delete(log.address.tier);
-    if (topic.isIdle) this.#maybeIdle.add(topic);
+    if (topic.isIdle) maybeIdle.add(topic);
   }
 
   /** Lets go of topics in which nothing is, and that nobody who looked them up can still be busy with. */
   forgetIdle(): readonly Topic[] {
     const before = this.#env.now() - LOOKED_UP_MS;
     const dropped: Topic[] = [];
-    for (const topic of this.#maybeIdle) {
-      if (topic.logs.size > 0) this.#maybeIdle.delete(topic);
-      else if (topic.isIdle && topic.touchedAt <= before) dropped.push(topic);
+    for (const tenure of this.#tenures) {
+      const { maybeIdle } = this.#shelf(tenure);
+      for (const topic of maybeIdle) {
+        if (topic.logs.size > 0) maybeIdle.delete(topic);
+        else if (topic.isIdle && topic.touchedAt <= before) dropped.push(topic);
+      }
     }
     for (const topic of dropped) this.drop(topic);
     return dropped;
   }
 
   drop(topic: Topic): void {
-    this.#maybeIdle.delete(topic);
-    this.#topics.delete(topic.name);
+    const { maybeIdle, topics } = this.#shelf(topic.tenure);
+    maybeIdle.delete(topic);
+    topics.delete(topic.name);
   }
 
   /** Reads a topic's settings again. */
@@ -237,14 +316,13 @@ export class TopicBook {
   }
 
   *logs(): Generator<Log> {
-    yield* this.#slots.values();
-    for (const topic of this.#topics.values()) yield* topic.logs.values();
+    for (const tenure of this.#tenures) yield* this.logsOf(tenure);
   }
 
   /** The tiers in which something was ever put. */
   async tiersOf(topic: string): Promise<readonly number[]> {
     const tiers = new Set((await this.#store.readCheckpoints(topic)).keys());
-    for (const tier of this.#topics.get(topic)?.logs.keys() ?? []) tiers.add(tier);
+    for (const tier of this.peek(topic)?.logs.keys() ?? []) tiers.add(tier);
     return [...tiers].sort((a, b) => b - a);
   }
 }

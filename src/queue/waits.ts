@@ -21,6 +21,11 @@ export class Waits {
     for (const wake of this.#byDrain.get(topic) ?? []) wake();
   }
 
+  /** Ends the waits for a topic to be drained: this server no longer knows whether it is. */
+  end(topic: Topic): void {
+    for (const wake of [...(this.#byDrain.get(topic) ?? [])]) wake();
+  }
+
   /** Ends all waits; later ones end at once. */
   stop(): void {
     this.#stopped = true;
@@ -44,8 +49,8 @@ export class Waits {
 
   /** Whether nothing of the topic is ready, delayed or leased any more before the time is over (null: never over). */
   async forDrain(topic: Topic, timeoutMs: number | null, signal: AbortSignal | undefined): Promise<boolean> {
-    if (!isDrained(topic)) await this.#wait(this.#byDrain, topic, timeoutMs, signal).over;
-    return isDrained(topic);
+    if (!isDrained(topic) && !topic.tenure.ended) await this.#wait(this.#byDrain, topic, timeoutMs, signal).over;
+    return isDrained(topic) && !topic.tenure.ended;
   }
 
   #wait<K>(

@@ -1,73 +1,88 @@
 /**
  * The activity index: which logs have work, so that topics are never enumerated.
  *
- * A log is recorded once a period, before anything put into it is acknowledged, in a period that was known to be
- * current within KNOWN_MS. About hourly the holder advances the period, waits until nobody can still take the old one
- * for current, records again what is still active, and only then deletes the old period as a whole. A start reads the
- * periods that are not deleted, and knows every log that may hold work.
+ * Each shard has periods, numbered in its row. A log is recorded once a period, and nothing that was put into it is
+ * acknowledged before it is recorded in a period that was known to be current KNOWN_MS before the acknowledgement at the
+ * most. About hourly the holder of a shard advances the period, waits until nobody can still take the old one for
+ * current, looks at every log of it again, records those that still hold something in the new one, and only then deletes
+ * the old period as a whole. A take-over reads the periods that are not deleted, and knows every log that may hold work.
  *
- * For speed, whoever is not the holder records a log again after it put something into it: the holder follows the
- * newest rows.
+ * Who may be paused where: a server that puts something into a log and then sleeps asks again whether the period is
+ * current, and reads the row where it does not know, before it acknowledges. So what it appended was there at least
+ * WAIT_OUT_MS − KNOWN_MS before the holder looked at the log, or it learns of the new period. A holder that sleeps
+ * anywhere in this writes to the row under the version that it knows, and finds that another one has changed it; a drop
+ * comes behind that write, and drops what nobody reads any more.
  */
 import type { LogAddress } from '../core/entry.ts';
-import { isSlotTopic, logKey } from '../core/log.ts';
-import { shardOf } from '../core/message.ts';
+import { logKey } from '../core/log.ts';
 import type { Activity } from '../queue/engine.ts';
 import type { Environment } from '../queue/environment.ts';
 import { GroupCommit } from '../queue/group-commit.ts';
 import type { Log } from '../queue/log.ts';
 import type { TopicBook } from '../queue/topics.ts';
 import { type ActivityRow, type Store, StoreUnavailableError } from '../store/store.ts';
-import type { HolderLease } from './holder.ts';
+import type { Holdings, KnownPeriod } from './holdings.ts';
 
 /** For how long a period that was seen to be current may be relied on, in milliseconds; the holder waits for longer. */
 const KNOWN_MS = 8_000;
 const WAIT_OUT_MS = 10_000;
 const ROWS_PER_BATCH = 500;
 const ROWS_PER_PAGE = 1_000;
+/** How often it is made sure of anew, where the store takes longer than a period is known to be current. */
+const TRIES = 5;
 
 export class ActivityIndex implements Activity {
   readonly #store: Store;
   readonly #env: Environment;
-  readonly #lease: HolderLease;
+  readonly #holdings: Holdings;
   readonly #recorders: GroupCommit<Log, true>[] = [];
 
-  constructor(store: Store, env: Environment, lease: HolderLease) {
+  constructor(store: Store, env: Environment, holdings: Holdings) {
     this.#store = store;
     this.#env = env;
-    this.#lease = lease;
+    this.#holdings = holdings;
     for (let shard = 0; shard < store.meta.shards; shard++) {
       this.#recorders[shard] = new GroupCommit((batch) => this.#record(shard, batch), ROWS_PER_BATCH);
     }
   }
 
   ensure(log: Log): Promise<void> | null {
-    const known = this.#lease.period;
-    const isCurrent = known !== null && this.#env.monotonic() - known.knownAt < KNOWN_MS;
+    const known = this.#holdings.period(log.tenure.shard);
+    const isCurrent = known !== null && this.#isCurrent(known);
     if (isCurrent && log.recordedPeriod === known.period) return null;
     return this.#ensure(log, isCurrent);
   }
 
-  /** @throws StoreUnavailableError where no server could write yet which period there is */
-  get #periods(): NonNullable<HolderLease['period']> {
-    const known = this.#lease.period;
-    if (known === null) throw new StoreUnavailableError('no server schedules this store yet');
-    return known;
+  async confirm(log: Log): Promise<void> {
+    for (let tries = 0; tries < TRIES; tries++) {
+      const ensured = this.ensure(log);
+      if (ensured === null) return;
+      await ensured;
+    }
+    throw new StoreUnavailableError('the activity index could not be read and written in time');
+  }
+
+  #isCurrent(known: KnownPeriod): boolean {
+    return this.#store.exclusive || this.#env.monotonic() - known.knownAt < KNOWN_MS;
   }
 
   async #ensure(log: Log, isCurrent: boolean): Promise<void> {
-    if (!isCurrent) await this.#lease.look();
-    if (log.recordedPeriod === this.#periods.period) return;
-    await this.#recorders[this.#shardOf(log.address.topic)]!.submit([log]);
+    const { shard } = log.tenure;
+    if (!isCurrent) await this.#holdings.look();
+    if (this.#holdings.period(shard) === null) await this.#holdings.introduce(shard);
+    if (log.recordedPeriod === this.#periods(shard).period) return;
+    await this.#recorders[shard]!.submit([log]);
   }
 
-  /** Records logs once more, so that the holder sees that something happened in them. Best effort. */
-  async announce(logs: readonly Log[]): Promise<void> {
-    await Promise.all(logs.map((log) => this.#recorders[this.#shardOf(log.address.topic)]!.submit([log])));
+  /** @throws StoreUnavailableError where there is no row of the shard, and none could be written */
+  #periods(shard: number): KnownPeriod {
+    const known = this.#holdings.period(shard);
+    if (known === null) throw new StoreUnavailableError('which period there is could not be read');
+    return known;
   }
 
   async #record(shard: number, logs: readonly Log[]): Promise<readonly true[]> {
-    const { period } = this.#periods;
+    const { period } = this.#periods(shard);
     const at = this.#env.now();
     await this.#store.recordActivity(
       shard,
@@ -78,47 +93,42 @@ export class ActivityIndex implements Activity {
     return logs.map(() => true);
   }
 
-  /** The logs that may hold work. */
-  async active(): Promise<readonly LogAddress[]> {
-    const { oldestPeriod, period } = this.#periods;
+  /** The logs of a shard that may hold work. */
+  async active(shard: number): Promise<readonly LogAddress[]> {
+    const { oldestPeriod, period } = this.#periods(shard);
     const logs = new Map<string, LogAddress>();
-    for (let shard = 0; shard < this.#store.meta.shards; shard++) {
-      for (let at = oldestPeriod; at <= period; at++) {
-        for await (const { topic, tier } of this.#rows(shard, at)) logs.set(logKey({ topic, tier }), { topic, tier });
-      }
+    for (let at = oldestPeriod; at <= period; at++) {
+      for await (const { topic, tier } of this.#rows(shard, at)) logs.set(logKey({ topic, tier }), { topic, tier });
     }
     return [...logs.values()];
   }
 
-  /** Begins a new period, carries over what is active, and deletes the periods before. Only the holder does. */
-  async advance(book: TopicBook): Promise<void> {
-    const old = this.#periods;
-    if (!(await this.#lease.update({ period: old.period + 1 }))) return;
+  /** Begins a new period of a shard, carries over what is active, and deletes the periods before. Only its holder does. */
+  async advance(shard: number, book: TopicBook): Promise<void> {
+    const old = this.#periods(shard);
+    if (!(await this.#holdings.update(shard, { period: old.period + 1 }))) return;
     if (!this.#store.exclusive) await new Promise<void>((resolve) => this.#env.timer(WAIT_OUT_MS, resolve));
-    for (let shard = 0; shard < this.#store.meta.shards; shard++) {
-      for (let period = old.oldestPeriod; period <= old.period; period++) {
-        for await (const row of this.#rows(shard, period)) {
-          // On a shared store, one that is not in memory may have been put into by others: it is looked at again.
-          const log = book.peekLog(row) ?? (this.#store.exclusive ? undefined : await book.log(row));
-          // What is drained and trimmed is left behind; what is put into it now is recorded in the new period.
-          if (log !== undefined && !log.isIdle) await this.ensure(log);
-        }
-      }
+    for (let period = old.oldestPeriod; period <= old.period; period++) {
+      for await (const row of this.#rows(shard, period)) await this.#carryOver(row, book);
     }
-    // All is recorded, and we still hold the lease: only now may the old periods go.
-    if (!(await this.#lease.update({ oldestPeriod: old.period + 1 }))) return;
-    for (let shard = 0; shard < this.#store.meta.shards; shard++) {
-      for (let period = old.oldestPeriod; period <= old.period; period++) await this.#store.dropPeriod(shard, period);
-    }
+    // All is recorded, and we still hold the shard: only now may the old periods go.
+    if (!(await this.#holdings.update(shard, { oldestPeriod: old.period + 1 }))) return;
+    for (let period = old.oldestPeriod; period <= old.period; period++) await this.#store.dropPeriod(shard, period);
   }
 
-  /** Rows of the current period that were written at a time or later. */
-  newest(shard: number, since: number): AsyncGenerator<ActivityRow> {
-    return this.#rows(shard, this.#periods.period, since);
+  async #carryOver(row: ActivityRow, book: TopicBook): Promise<void> {
+    const known = book.peekLog(row);
+    // An embedded store has no other servers: what is not in memory holds nothing.
+    if (known === undefined && this.#store.exclusive) return;
+    const log = known ?? (await book.log(row));
+    // On a shared store others may have put something into it that nobody has told of here.
+    if (known?.isIdle && !this.#store.exclusive) await known.findNewTail();
+    // What is drained and trimmed is left behind; what is put into it now is recorded in the new period.
+    if (!log.isIdle) await this.confirm(log);
   }
 
-  async *#rows(shard: number, period: number, since: number | null = null): AsyncGenerator<ActivityRow> {
-    let from: string | number | null = since;
+  async *#rows(shard: number, period: number): AsyncGenerator<ActivityRow> {
+    let from: string | number | null = null;
     do {
       const page: Awaited<ReturnType<Store['readActivity']>> = await this.#store.readActivity(
         shard,
@@ -129,9 +139,5 @@ export class ActivityIndex implements Activity {
       yield* page.rows;
       from = page.next;
     } while (from !== null);
-  }
-
-  #shardOf(topic: string): number {
-    return isSlotTopic(topic) ? Number(topic.slice(topic.indexOf('/') + 1)) : shardOf(topic, this.#store.meta.shards);
   }
 }

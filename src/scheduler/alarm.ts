@@ -35,6 +35,10 @@ export class AlarmClock<K> {
     if (at < this.#armedAt) this.#arm(at);
   }
 
+  keys(): readonly K[] {
+    return [...this.#times.keys()];
+  }
+
   timeOf(key: K): number | undefined {
     return this.#times.get(key);
   }

@@ -15,7 +15,8 @@ export interface Pick {
 /** A lease call that waits for a task to come up. */
 export interface Waiter {
   readonly request: CheckedLease;
-  readonly wake: () => void;
+  /** @param ready tasks that are there at least */
+  readonly wake: (ready: number) => void;
 }
 
 /** From so many logs a call takes, or from more where they don't have enough, or may not give more. */
@@ -48,7 +49,7 @@ export class ReadyRing {
 
   /** Looks at a topic again: something came up in it, or its gate may have changed. */
   offer(topic: Topic): void {
-    if (topic.available === 0) {
+    if (topic.available === 0 || !topic.tenure.serves) {
       this.#ring.delete(topic.name);
       return;
     }
@@ -136,9 +137,10 @@ export class ReadyRing {
       for (const waiter of waiters) {
         if (left <= 0) return;
         if (waiter.request.tiers !== null && !hasReady(topic, waiter.request.tiers)) continue;
+        const there = left;
         left -= Math.min(waiter.request.max, waiter.request.maxPerTopic);
         this.#forget(waiter);
-        waiter.wake();
+        waiter.wake(there);
       }
     };
     const named = this.#waitersByName.get(topic.name);
@@ -150,6 +152,32 @@ export class ReadyRing {
         ),
       );
     }
+  }
+
+  /** How many tasks a lease call could get now, of one topic at least; 0: none. */
+  readyFor(request: CheckedLease): number {
+    const now = this.#env.now();
+    for (const topic of this.#candidates(request, 1)) {
+      return Math.min(topic.gate(now).allowed, topic.available);
+    }
+    return 0;
+  }
+
+  /** How many tasks a lease call could get now of each tier, counted up to its `max`. */
+  census(request: CheckedLease): readonly number[] {
+    const now = this.#env.now();
+    const counts = new Array<number>(TIERS).fill(0);
+    for (const topic of this.#candidates(request, Number.POSITIVE_INFINITY)) {
+      let allowed = Math.min(request.maxPerTopic, topic.gate(now).allowed);
+      for (const tier of LEASED_TIERS) {
+        const log = topic.logs.get(tier);
+        if (log === undefined || (request.tiers !== null && !request.tiers.has(tier))) continue;
+        const count = Math.max(0, Math.min(allowed, log.ready - log.reserved));
+        counts[tier] = Math.min(request.max, counts[tier]! + count);
+        allowed -= count;
+      }
+    }
+    return counts;
   }
 
   /** Waits until something comes up that the call asks for. */
@@ -180,7 +208,7 @@ export class ReadyRing {
     const all = new Set([...this.#waitersByPrefix, ...[...this.#waitersByName.values()].flatMap((set) => [...set])]);
     for (const waiter of all) {
       this.#forget(waiter);
-      waiter.wake();
+      waiter.wake(0);
     }
   }
 

@@ -9,11 +9,13 @@ import { entriesEnd, segmentEnd, segmentOf } from '../core/log.ts';
 import { messageKey } from '../core/message.ts';
 import type { Engine } from '../queue/engine.ts';
 import { type Log, openEntry } from '../queue/log.ts';
+import { changeDefinitely } from '../queue/outcomes.ts';
 import type { Topic } from '../queue/topics.ts';
 
 const HEADS_PER_PAGE = 1_000;
 /** Up to so many entries above the scan cursor are looked at, so that counts are right from the start. */
 const COUNTED = 10_000;
+const RECOUNTS = 5;
 
 export async function recoverLog(engine: Engine, log: Log, topic: Topic | null): Promise<void> {
   if (topic === null) await recoverSlot(engine, log);
@@ -22,6 +24,9 @@ export async function recoverLog(engine: Engine, log: Log, topic: Topic | null):
 }
 
 async function recoverTier(engine: Engine, log: Log, topic: Topic): Promise<void> {
+  // What a topic's limits count must not change behind the count.
+  if (topic.limited) await takeTerm(engine, log);
+  log.unseen = null;
   await openBetween(engine, log, topic, log.completion, log.scan);
   // What was not counted may have been purged, or have expired: it is swept and looked through soon.
   log.sweep = topic.settings.purgedAt !== null;
@@ -49,9 +54,33 @@ export async function recountReady(engine: Engine, log: Log, topic: Topic): Prom
 
 /** The same for dead letters, of which others may have redriven some. */
 export async function recountDead(engine: Engine, log: Log, topic: Topic): Promise<void> {
-  let dead = 0;
-  for await (const head of heads(engine, log, log.completion, log.nextId)) if (counts(head, topic)) dead++;
-  log.ready = dead;
+  // What comes or goes meanwhile is counted as it does; then it is counted anew.
+  for (let tries = 0; tries < RECOUNTS; tries++) {
+    const [end, before] = [log.nextId, log.ready];
+    let dead = 0;
+    for await (const head of heads(engine, log, log.completion, end)) if (counts(head, topic)) dead++;
+    if (log.nextId !== end || log.ready !== before) continue;
+    log.ready = dead;
+    return;
+  }
+}
+
+/**
+ * Writes our term where the scan cursor stands, so that no claim of a predecessor can land any more. One that was under way
+ * names the segment in which the cursor stood while its sender held the shard; where that is scanned to its end by now, it
+ * has landed or never will.
+ */
+export async function takeTerm(engine: Engine, log: Log): Promise<void> {
+  const { term } = log.tenure;
+  while (term !== null) {
+    const header = await log.enterScanSegment();
+    if (header === null || header.term >= term) return;
+    const scan = { from: log.scan, to: log.scan, seenTerm: header.term, term };
+    const change = { log: log.address, segment: header.segment, changes: [], scan };
+    const outcome = await changeDefinitely(engine.store, engine.env, change);
+    if (outcome.kind === 'applied') header.term = term;
+    else log.scanHeader = null;
+  }
 }
 
 /** Takes in what was handed out by a claim that nobody here knows of. */

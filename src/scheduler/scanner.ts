@@ -82,6 +82,7 @@ export class Scanner {
 
   /** Something in the log falls due at a time (milliseconds since 1970). */
   due(log: Log, at: number): void {
+    if (!log.tenure.holds) return;
     this.#alarms.set(log, Math.max(at + GRACE_MS, (this.#passedAt.get(log) ?? 0) + PASS_EVERY_MS));
   }
 
@@ -136,11 +137,12 @@ export class Scanner {
     } catch (error) {
       if (!this.#stopped)
         logger.warn({ err: error, tier: log.address.tier }, 'a scanner pass failed; it is tried again');
-      this.#alarms.set(log, env.now() + RETRY_MS);
+      this.due(log, env.now() + RETRY_MS);
     }
   }
 
   async #pass(log: Log): Promise<void> {
+    if (!log.tenure.holds) return;
     const topic = await this.#engine.book.topic(log.address.topic);
     const nextDead = log.isDead ? await this.#passDead(topic, log) : null;
     if (!log.isDead) {
@@ -432,6 +434,7 @@ export class Scanner {
   async #checkpoint(log: Log): Promise<void> {
     const { saved, scan, completion, trimmed } = log;
     if (saved.scan === scan && saved.completion === completion && saved.trimmed === trimmed) return;
+    if (!log.tenure.holds) return;
     const checkpoint = { scan, completion, trimmed };
     await this.#engine.store.advanceCheckpoint(log.address, checkpoint, this.#engine.env.now());
     log.saved = checkpoint;

@@ -42,7 +42,13 @@ export class Timers {
 
   /** A slot has entries. */
   note(log: Log): void {
+    if (!log.tenure.holds) return;
     this.#alarms.set(log, slotEnd(log.address.tier, this.#engine.store.meta.slotMs));
+  }
+
+  /** The slots of a shard are scheduled elsewhere, or anew. */
+  forgetShard(shard: number): void {
+    for (const log of this.#alarms.keys()) if (log.tenure.shard === shard) this.#alarms.clear(log);
   }
 
   async stop(): Promise<void> {
@@ -71,7 +77,7 @@ export class Timers {
   async #drain(log: Log): Promise<void> {
     const { store, env } = this.#engine;
     const size = store.meta.segmentSize;
-    while (log.completion < log.nextId && !this.#stopped) {
+    while (log.completion < log.nextId && !this.#stopped && log.tenure.holds) {
       // Not beyond the known tail: an append that was not answered yet may be repeated, and must find its entries.
       const to = Math.min(log.nextId, segmentEnd(segmentOf(log.completion, size), size));
       const page = await store.readEntries({ log: log.address, from: log.completion, to, limit: ENTRIES_PER_PAGE });

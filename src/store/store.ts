@@ -94,19 +94,42 @@ export interface ActivityRow extends LogAddress {
   readonly at: number;
 }
 
-/** The row of a shard: who schedules it, and where its index and its timers stand. */
+/** The row of a shard: who schedules it, and where its index stands. */
 export interface ShardRow {
+  /** The id of a server; null: nobody's. */
   readonly holder: string | null;
   /** Counts the changes of holder. */
   readonly term: number;
   /** Counts the changes of this row; the condition of each. */
   readonly version: number;
-  /** The current period of the activity index. */
+  /** The current period of the shard's activity index. */
   readonly period: number;
   /** The oldest period that was not deleted. */
   readonly oldestPeriod: number;
-  /** Slots below this were passed: a writer that finds its slot passed carries out the move itself. */
-  readonly slotCursor: number;
+}
+
+/** A change of one shard's row, if its version is `expect` (null: there is no row). */
+export interface ShardWrite {
+  readonly shard: number;
+  readonly expect: number | null;
+  /** Its version is one above `expect`, 1 for a new row. */
+  readonly row: ShardRow;
+}
+
+/** How long the row of a server stays that was not written again, in milliseconds: much longer than servers wait for a beat. */
+export const NODE_TTL_MS = 60_000;
+
+/** A server that takes part. */
+export interface NodeRow {
+  readonly id: string;
+  /** Raised by the server every few seconds: whoever sees it stand still takes the server for dead. */
+  readonly beat: number;
+  /** Where other servers reach it, as the beginning of a URL; null: nowhere. */
+  readonly address: string | null;
+  /** What a call of another server has to show to be answered; known to whoever can read the store. */
+  readonly secret: string;
+  /** Whether it is to have a share of the shards. */
+  readonly holds: boolean;
 }
 
 /** A topic's settings, as JSON text, and the version that the next change names. */
@@ -173,9 +196,16 @@ export interface Store {
   ): Promise<{ readonly rows: readonly ActivityRow[]; readonly next: string | null }>;
   dropPeriod(shard: number, period: number): Promise<void>;
 
-  readShard(shard: number, serial?: boolean): Promise<ShardRow | null>;
-  /** Writes `row` (its version one above `expect`, 1 for a new row) if the row's version is `expect`. */
-  writeShard(shard: number, expect: number | null, row: ShardRow): Promise<Outcome>;
+  /** Rows of shards by their number; those that were never held are not there. */
+  readShards(serial?: boolean): Promise<ReadonlyMap<number, ShardRow>>;
+  /** Changes rows of different shards, all or none. */
+  writeShards(writes: readonly ShardWrite[]): Promise<Outcome>;
+
+  /** Servers whose beat is not older than a minute or so. */
+  readNodes(): Promise<readonly NodeRow[]>;
+  /** A plain write, which goes by itself after a minute without another one. */
+  writeNode(node: NodeRow): Promise<void>;
+  dropNode(id: string): Promise<void>;
 
   /** Deletes what has outlived its time to live, where the database does not do so itself; returns how many rows. */
   sweep(now: number, limit: number): Promise<number>;

@@ -196,11 +196,11 @@ describe('with --store', () => {
     expect(missing).toMatchObject({ code: 1, err: expect.stringContaining(`ebbmark migrate --store '${store}'`) });
     expect(await run(['migrate', '--store', store])).toMatchObject({
       code: 0,
-      out: `${store} was created: schema 0 → 1 (001_tables.sql).\n`,
+      out: `${store} was created: schema 0 → 2 (001_tables.sql, 002_servers.sql).\n`,
     });
     expect(await run(['migrate', '--store', store])).toMatchObject({
       code: 0,
-      out: `${store} is up to date (schema 1).\n`,
+      out: `${store} is up to date (schema 2).\n`,
     });
 
     const with_ = (args: readonly string[]) => run([...args, '--store', store, '--json']);

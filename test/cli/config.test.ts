@@ -35,6 +35,7 @@ describe('server settings', () => {
       cassandraTlsKey: null,
       cassandraTlsVerifyHost: true,
       listen: { host: '127.0.0.1', port: 8080, loopback: true },
+      advertise: null,
       allowPublic: false,
       maxBodyBytes: 8 * 1024 * 1024,
       logLevel: 'info',

@@ -172,7 +172,7 @@ describe('ebbmark serve', () => {
     expect(older.err).toMatch(/migrations are off\.\n.*ebbmark migrate --store/);
     setVersion(999);
     expect(await run(args)).toMatchObject({ code: 1, err: expect.stringContaining('was written by a newer Ebbmark') });
-    setVersion(1);
+    setVersion(2);
     await serve(['--store', store, '--migrate', 'off']);
   });
 

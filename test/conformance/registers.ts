@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { ActivityRow, ShardRow } from '../../src/store/store.ts';
+import type { ActivityRow, NodeRow, ShardRow } from '../../src/store/store.ts';
 import { definite, range, type StoreUnderTest, uniqueLog, uniqueShard, uniqueTopic } from './harness.ts';
 
 const APPLIED = { kind: 'applied' };
@@ -74,51 +74,95 @@ export function topicConformance(store: StoreUnderTest): void {
 
 export function shardConformance(store: StoreUnderTest): void {
   const row = (changed: Partial<ShardRow> = {}): ShardRow => ({
-    holder: 'http://one:8080',
+    holder: 'one',
     term: 1,
     version: 1,
     period: 4,
     oldestPeriod: 2,
-    slotCursor: 6_800_000_000,
     ...changed,
   });
+  const read = async (shard: number, serial?: boolean) => (await store().readShards(serial)).get(shard);
+  const write = (shard: number, expect: number | null, next: ShardRow) =>
+    definite(() => store().writeShards([{ shard, expect, row: next }]));
 
   describe('shards', () => {
     it('are written under the version that was read', async () => {
       const shard = uniqueShard();
-      expect(await store().readShard(shard)).toBeNull();
-      expect(await definite(() => store().writeShard(shard, null, row()))).toEqual(APPLIED);
-      expect(await store().readShard(shard)).toEqual(row());
-      const next = row({ holder: null, term: 2, version: 2, period: 5, oldestPeriod: 3, slotCursor: 6_800_000_001 });
-      expect(await definite(() => store().writeShard(shard, 1, next))).toEqual(APPLIED);
-      expect(await store().readShard(shard, true)).toEqual(next);
+      expect(await read(shard)).toBeUndefined();
+      expect(await write(shard, null, row())).toEqual(APPLIED);
+      expect(await read(shard)).toEqual(row());
+      const next = row({ holder: null, term: 2, version: 2, period: 5, oldestPeriod: 3 });
+      expect(await write(shard, 1, next)).toEqual(APPLIED);
+      expect(await read(shard, true)).toEqual(next);
     });
 
     it('conflict under any other version', async () => {
       const shard = uniqueShard();
-      expect(await store().writeShard(shard, 1, row({ version: 2 }))).toEqual(CONFLICT);
-      expect(await store().readShard(shard, true)).toBeNull();
-      await definite(() => store().writeShard(shard, null, row()));
-      await definite(() => store().writeShard(shard, 1, row({ version: 2 })));
-      for (const version of [null, 1, 3]) {
-        const late = row({ holder: 'late', version: (version ?? 0) + 1 });
-        expect(await store().writeShard(shard, version, late)).toEqual(CONFLICT);
+      expect(await store().writeShards([{ shard, expect: 1, row: row({ version: 2 }) }])).toEqual(CONFLICT);
+      expect(await read(shard, true)).toBeUndefined();
+      await write(shard, null, row());
+      await write(shard, 1, row({ version: 2 }));
+      for (const expectVersion of [null, 1, 3]) {
+        const late = row({ holder: 'late', version: (expectVersion ?? 0) + 1 });
+        expect(await store().writeShards([{ shard, expect: expectVersion, row: late }])).toEqual(CONFLICT);
       }
-      expect(await store().readShard(shard, true)).toEqual(row({ version: 2 }));
+      expect(await read(shard, true)).toEqual(row({ version: 2 }));
+    });
+
+    it('are written several at once, all or none', async () => {
+      const shards = range(0, 70).map(uniqueShard);
+      const rows = shards.map((shard) => ({ shard, expect: null, row: row() }));
+      expect(await definite(() => store().writeShards(rows))).toEqual(APPLIED);
+      const next = shards.map((shard, nth) => ({
+        shard,
+        expect: nth === 40 ? 7 : 1,
+        row: row({ holder: 'two', version: 2 }),
+      }));
+      expect(await store().writeShards(next)).toEqual(CONFLICT);
+      const found = await store().readShards(true);
+      expect(shards.map((shard) => found.get(shard)?.holder)).toEqual(shards.map(() => 'one'));
     });
 
     it('have one winner of a takeover', async () => {
       const shard = uniqueShard();
-      await definite(() => store().writeShard(shard, null, row()));
+      await write(shard, null, row());
       const outcomes = await Promise.all(
-        range(0, 20).map((i) =>
-          definite(() => store().writeShard(shard, 1, row({ holder: `h${i}`, term: 2, version: 2 }))),
-        ),
+        range(0, 20).map((i) => write(shard, 1, row({ holder: `h${i}`, term: 2, version: 2 }))),
       );
-      const { holder } = (await store().readShard(shard, true))!;
+      const { holder } = (await read(shard, true))!;
       const told = outcomes.flatMap(({ kind }, i) => (kind === 'applied' ? [`h${i}`] : []));
       expect(told.length).toBeLessThanOrEqual(1);
       expect(told.filter((winner) => winner !== holder)).toEqual([]);
+    });
+  });
+}
+
+export function nodeConformance(store: StoreUnderTest): void {
+  const node = (changed: Partial<NodeRow>): NodeRow => ({
+    id: `node-${uniqueShard()}`,
+    beat: 1,
+    address: 'http://127.0.0.1:8080',
+    secret: 's',
+    holds: true,
+    ...changed,
+  });
+  const read = async (id: string) => (await store().readNodes()).filter((one) => one.id === id);
+
+  describe('nodes', () => {
+    it('are written again and again, and dropped', async () => {
+      const first = node({});
+      await store().writeNode(first);
+      expect(await read(first.id)).toEqual([first]);
+      const next = { ...first, beat: 2 ** 40, address: null, holds: false };
+      await store().writeNode(next);
+      expect(await read(first.id)).toEqual([next]);
+      const other = node({});
+      await store().writeNode(other);
+      await store().dropNode(first.id);
+      await store().dropNode(first.id);
+      expect(await read(first.id)).toEqual([]);
+      expect(await read(other.id)).toEqual([other]);
+      await store().dropNode(other.id);
     });
   });
 }

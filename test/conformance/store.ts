@@ -22,7 +22,13 @@ import {
   uniqueShard,
 } from './harness.ts';
 import { messageConformance } from './messages.ts';
-import { activityConformance, checkpointConformance, shardConformance, topicConformance } from './registers.ts';
+import {
+  activityConformance,
+  checkpointConformance,
+  nodeConformance,
+  shardConformance,
+  topicConformance,
+} from './registers.ts';
 
 export type { OpenStore, StoreCapabilities } from './harness.ts';
 
@@ -59,6 +65,7 @@ export function storeConformance(name: string, openStore: OpenStore, capabilitie
     topicConformance(store);
     activityConformance(store);
     shardConformance(store);
+    nodeConformance(store);
     reopenConformance(openStore, capabilities);
   });
 }
@@ -84,8 +91,8 @@ function reopenConformance(openStore: OpenStore, { noReopen }: StoreCapabilities
         expect(await definite(() => store.writeMessages(log.topic, 0, writes, now))).toEqual({ kind: 'applied' });
         await definite(() => store.writeTopic(log.topic, null, '{"a":1}'));
         await store.recordActivity(shard, 3, [{ ...log, at: 8 }]);
-        const shardRow = { holder: 'h', term: 1, version: 1, period: 3, oldestPeriod: 3, slotCursor: 9 };
-        await definite(() => store.writeShard(shard, null, shardRow));
+        const shardRow = { holder: 'h', term: 1, version: 1, period: 3, oldestPeriod: 3 };
+        await definite(() => store.writeShards([{ shard, expect: null, row: shardRow }]));
 
         const everything = async (from: Store) => ({
           meta: from.meta,
@@ -95,7 +102,7 @@ function reopenConformance(openStore: OpenStore, { noReopen }: StoreCapabilities
           messages: await from.readMessages(log.topic, [key]),
           topic: await from.readTopic(log.topic),
           activity: await from.readActivity(shard, 3, null, 10),
-          shard: await from.readShard(shard),
+          shard: (await from.readShards()).get(shard),
         });
         const before = await everything(store);
         expect(before.meta).toMatchObject({ segmentSize: 77, slotMs: 125 });

@@ -111,6 +111,8 @@ class Story {
       slotMs: 250,
       epoch: EPOCH,
       setup: [],
+      servers: 1,
+      lossy: false,
       clockErrorMs: 0,
       quietFrom: this.quietFrom,
       settings: this.settings,

@@ -1,8 +1,9 @@
-/** The servers of a simulation, one after the other on one store, and the way to them. */
+/** The servers of a simulation on one store, the way to them, and between them. */
 
 import { QueueError } from '../../src/core/errors.ts';
 import type { Queue } from '../../src/queue/api.ts';
 import type { QueueLogger } from '../../src/queue/engine.ts';
+import { PeerUnreachableError, type Transport } from '../../src/queue/peers.ts';
 import { LocalQueue } from '../../src/queue/queue.ts';
 import { StoreUnavailableError } from '../../src/store/store.ts';
 import type { Faults, Trace } from './faults.ts';
@@ -19,6 +20,8 @@ export interface ClusterOptions {
   readonly clock: (random: Random) => ClockFault;
   /** Only one process can have the store open. */
   readonly exclusive: boolean;
+  /** Servers at the same time. */
+  readonly servers: number;
 }
 
 /** Calls that end when their client goes away. */
@@ -26,7 +29,9 @@ const ABORTABLE: ReadonlySet<CallKind> = new Set(['lease', 'drained']);
 
 interface Running {
   readonly process: ServerProcess;
-  readonly queue: Queue;
+  readonly queue: LocalQueue;
+  /** Which of the servers it is, whichever process that is just now. */
+  readonly slot: number;
 }
 
 export class Cluster {
@@ -39,10 +44,15 @@ export class Cluster {
   readonly calls: AnyCall[] = [];
   /** What must not happen, whatever goes wrong: an error that nobody throws on purpose, say. */
   readonly troubles: string[] = [];
-  #current: Running | null = null;
-  #servers = 0;
-  #replaced = 0;
+  /** The servers that clients reach. */
+  readonly #running = new Map<number, Running>();
+  /** Those and others that other servers still reach, by address. */
+  readonly #reachable = new Map<string, Running>();
+  readonly #slots = new Map<ServerProcess, number>();
+  #processes = 0;
   restarts = 0;
+  /** How likely a message between two servers gets lost. */
+  lostMessages = 0;
 
   constructor(loop: Loop, random: Random, tables: Tables, faults: Faults, options: ClusterOptions, trace: Trace) {
     this.#loop = loop;
@@ -53,14 +63,24 @@ export class Cluster {
     this.#trace = trace;
   }
 
-  get current(): Running | null {
-    return this.#current;
+  /** One of the servers that can be reached; null: there is none just now. */
+  pick(random: Random): Running | null {
+    const running = [...this.#running.values()];
+    return running.length === 0 ? null : random.pick(running);
   }
 
-  /** Starts a server, and another one whenever it is gone. */
-  start(): void {
+  crashAll(): void {
+    for (const { process } of [...this.#running.values()]) process.crash();
+  }
+
+  /** Starts the servers, and another one whenever one is gone. */
+  startAll(): void {
+    for (let slot = 0; slot < this.#options.servers; slot++) this.#start(slot);
+  }
+
+  #start(slot: number): void {
     const process = new ServerProcess(
-      ++this.#servers,
+      ++this.#processes,
       this.#loop,
       this.#random.fork(),
       this.#options.clock(this.#random),
@@ -69,16 +89,21 @@ export class Cluster {
       this.#trace(() => `server ${process.id}: gone`);
       this.replace(process);
     });
+    this.#slots.set(process, slot);
     this.#trace(() => `server ${process.id}: starts`);
     const store = new MemoryStore(this.#tables, {
       carrier: this.#faults.carrier(process),
       exclusive: this.#options.exclusive,
       now: process.environment.now,
     });
-    LocalQueue.start(store, process.environment, this.#logger(process)).then(
+    LocalQueue.start(store, process.environment, this.#logger(process), this.#transport(process)).then(
       (queue) => {
+        const running = { process, queue, slot };
+        const address = `sim://${process.id}`;
+        this.#reachable.set(address, running);
+        this.#running.set(slot, running);
         this.#trace(() => `server ${process.id}: started`);
-        this.#current = { process, queue };
+        void queue.reachableAt(address);
       },
       (error: unknown) => {
         if (!(error instanceof StoreUnavailableError) && !(error instanceof QueueError)) this.#trouble(error);
@@ -89,12 +114,62 @@ export class Cluster {
 
   /** Another server takes the place of this one, which may live on. */
   replace(process: ServerProcess): void {
-    if (process.id <= this.#replaced) return;
-    this.#replaced = process.id;
-    if (this.#current?.process === process) this.#current = null;
+    const slot = this.#slots.get(process);
+    if (slot === undefined) return;
+    this.#slots.delete(process);
+    if (this.#running.get(slot)?.process === process) this.#running.delete(slot);
     process.cut();
     this.restarts++;
-    this.#loop.after(this.#random.around(this.#options.restartMs), () => this.start());
+    this.#loop.after(this.#random.around(this.#options.restartMs), () => this.#start(slot));
+  }
+
+  /** The way from one server to the others. */
+  #transport(from: ServerProcess): Transport {
+    return {
+      call: (node, method, body, { signal, timeoutMs }) =>
+        new Promise((resolve, reject) => {
+          let over = false;
+          const end = (settle: () => void): void => {
+            if (over) return;
+            over = true;
+            cancel();
+            signal?.removeEventListener('abort', abort);
+            settle();
+          };
+          const lose = (): void => end(() => reject(new PeerUnreachableError('simulated')));
+          const cancel = from.after(timeoutMs, lose);
+          const controller = new AbortController();
+          const there = (run: () => void): void => {
+            if (this.#random.chance(this.lostMessages)) return;
+            this.#loop.after(this.#random.around(0.3), run);
+          };
+          const abort = (): void => {
+            lose();
+            there(() => controller.abort());
+          };
+          signal?.addEventListener('abort', abort);
+          const to = this.#reachable.get(node.address ?? '');
+          if (to === undefined || !to.process.alive || !to.queue.peers.knows(node.secret)) {
+            there(() => from.receive(lose));
+            return;
+          }
+          const back = (settle: () => void): void => {
+            if (to.process.alive) there(() => from.receive(() => end(settle)));
+          };
+          there(() =>
+            to.process.receive(() => {
+              this.#trace(() => `server ${from.id} asks server ${to.process.id}: ${method} ${JSON.stringify(body)}`);
+              to.queue.peers.answer(method, structuredClone(body), controller.signal).then(
+                (answer) => back(() => resolve(structuredClone(answer))),
+                (error: unknown) => {
+                  if (to.process.alive) this.#codeOf(error);
+                  back(() => reject(error));
+                },
+              );
+            }),
+          );
+        }),
+    };
   }
 
   #logger(process: ServerProcess): QueueLogger {
@@ -139,7 +214,7 @@ export class Cluster {
     breaksAfterMs = Number.POSITIVE_INFINITY,
   ): Promise<Answer<Calls[K]['value']> | null> {
     await this.#loop.sleep(this.#random.around(0.3));
-    const server = this.#current;
+    const server = this.pick(this.#random);
     if (server === null) return null;
     const { process, queue } = server;
     const now = (): Moment => ({ at: this.#loop.now, clock: process.environment.now() });

@@ -4,9 +4,10 @@ import type { MessageWrite } from '../../src/core/message.ts';
 import {
   type ActivityRow,
   type Append,
+  type NodeRow,
   type ReadRange,
   type SegmentChange,
-  type ShardRow,
+  type ShardWrite,
   type Store,
   type StoreMeta,
   StoreUnavailableError,
@@ -209,19 +210,43 @@ export class MemoryStore implements Store {
     );
   }
 
-  readShard(shard: number) {
+  readShards() {
     return this.#carry(
       'read',
-      () => this.#tables.readShard(shard),
-      () => `readShard ${shard}`,
+      () => this.#tables.readShards(),
+      () => 'readShards',
     );
   }
 
-  writeShard(shard: number, expect: number | null, row: ShardRow) {
+  writeShards(writes: readonly ShardWrite[]) {
     return this.#carry(
       'conditional',
-      () => this.#tables.writeShard(shard, expect, row),
-      () => `writeShard ${shard} term ${row.term} period ${row.period}`,
+      () => this.#tables.writeShards(writes),
+      () => `writeShards ${writes.map(({ shard, row }) => `${shard}: ${row.holder} ${row.term} ${row.period}`)}`,
+    );
+  }
+
+  readNodes() {
+    return this.#carry(
+      'read',
+      () => this.#tables.readNodes(),
+      () => 'readNodes',
+    );
+  }
+
+  writeNode(node: NodeRow) {
+    return this.#carry(
+      'plain',
+      () => this.#tables.writeNode(node),
+      () => `writeNode ${node.id} ${node.beat}`,
+    );
+  }
+
+  dropNode(id: string) {
+    return this.#carry(
+      'plain',
+      () => this.#tables.dropNode(id),
+      () => `dropNode ${id}`,
     );
   }
 

@@ -44,6 +44,10 @@ export interface Scenario {
   readonly aheadMs: number;
   /** Only one process can have the store open, so that a new server takes over at once. */
   readonly exclusive: boolean;
+  /** Servers at the same time. */
+  readonly servers: number;
+  /** How likely a message from one server to another gets lost. */
+  readonly lostMessages: number;
   /** Limits come and go. */
   readonly limits: boolean;
 }
@@ -86,12 +90,13 @@ export function drawScenario(random: Random, only?: Profile): Scenario {
     crashAfter: rate(has('crashes') || has('zombies') || hours, hours ? 0.0008 : 0.003),
   };
   const limits = random.chance(0.3);
+  const exclusive = hours || (!has('zombies') && random.chance(0.35));
   const names = random.pick([['a'], ['a', 'b'], ['a/x', 'a/y', 'b'], ['a/x', 'a/y', 'b/x', 'b/y', 'c']]);
   return {
     profile,
     meta: {
       segmentSize: random.int(4, 16),
-      shards: random.int(1, 3),
+      shards: random.int(1, exclusive ? 3 : 8),
       messageBuckets: random.int(1, 4),
       slotMs: random.pick([50, 100, 250]),
     },
@@ -108,9 +113,12 @@ export function drawScenario(random: Random, only?: Profile): Scenario {
     pauseEveryMs: has('zombies') || profile === 'pauses' ? random.between(1500, 6000) : 0,
     pauseMs: profile === 'pauses' ? random.pick([800, 5_000, 12_000]) : 800,
     jumpEveryMs: has('clocks') ? 4000 : 0,
-    drift: has('clocks') ? random.pick([0, 0.0005, -0.0005, 0.01]) : 0,
-    aheadMs: has('clocks') ? random.pick([0, 300, 1500]) : 0,
-    exclusive: !has('zombies'),
+    // The servers of a shared store go by its clock, which each knows a little wrong.
+    drift: has('clocks') ? random.pick(exclusive ? [0, 0.0005, -0.0005, 0.01] : [0, 0.0001, -0.0001]) : 0,
+    aheadMs: has('clocks') ? random.pick(exclusive ? [0, 300, 1500] : [0, 50, 200]) : 0,
+    exclusive,
+    servers: exclusive ? 1 : random.pick([1, 2, 2, 3, 3, 3]),
+    lostMessages: profile === 'calm' ? 0 : random.pick([0, 0.02, 0.2]),
     limits,
   };
 }

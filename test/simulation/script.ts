@@ -8,6 +8,8 @@ import { Squatter, Worker } from './worker.ts';
 
 /** Nothing may come up any more once nothing came up for so long: longer than any delay, lease and backoff there is. */
 const STILL_MS = 9_000;
+/** The same where a server that is gone is replaced only once the others have found that out. */
+const STILL_SHARED_MS = 20_000;
 /** Calls are answered within this time once nothing goes wrong, waits included. */
 const PATIENCE_MS = 60_000;
 
@@ -29,11 +31,12 @@ export class Script {
   async run(): Promise<void> {
     const { cluster, loop, scenario } = this.#world;
     const inspector = this.#client('inspector');
-    cluster.start();
+    cluster.startAll();
     for (const { name, patch } of scenario.topics) await inspector.insistOn(name, patch);
     this.setup = cluster.calls.map(({ n }) => n);
 
     this.#faults.rates = scenario.rates;
+    cluster.lostMessages = scenario.lostMessages;
     const actors = this.#actors();
     const stopTrouble = this.#trouble();
     await actors.produced;
@@ -41,6 +44,7 @@ export class Script {
     stopTrouble();
     const { delayMs } = scenario.rates;
     this.#faults.rates = { ...NO_FAULTS, delayMs };
+    cluster.lostMessages = 0;
     this.#world.quiet = true;
     // Some may still be asleep between two things they do.
     if (!(await this.#within(PATIENCE_MS + 4_000 * scenario.stretch, actors.gone))) {
@@ -52,11 +56,13 @@ export class Script {
     }
     while (this.#faults.late > 0) await loop.sleep(100);
     this.quietFrom = loop.now;
+    // What a server was to tell another and took with it is found by whoever takes its shards over.
+    if (scenario.lostMessages > 0) cluster.crashAll();
     await this.#workOff();
     await this.#look(inspector);
     if (this.#random.chance(0.3)) {
       // What was only right in memory comes to light now.
-      cluster.current?.process.crash();
+      cluster.pick(this.#random)?.process.crash();
       await this.#workOff();
       await this.#look(inspector);
     }
@@ -102,7 +108,7 @@ export class Script {
     };
     const asleep = new Set<{ readonly process: { crash(): void } }>();
     every(scenario.pauseEveryMs, () => {
-      const running = cluster.current;
+      const running = cluster.pick(random);
       if (running === null || running.process.paused) return;
       this.#faults.counts.pause++;
       const { process } = running;
@@ -124,9 +130,11 @@ export class Script {
       });
     });
     every(scenario.jumpEveryMs, () => {
-      if (cluster.current === null) return;
+      const running = cluster.pick(random);
+      if (running === null) return;
       this.#faults.counts.jump++;
-      cluster.current.process.jump(random.pick([-5000, -1900, -500, 500, 1900, 5000]));
+      if (scenario.exclusive) running.process.jump(random.pick([-5000, -1900, -500, 500, 1900, 5000]));
+      else running.process.jumpTo(random.pick([-150, -50, 0, 50, 150]));
     });
     return () => {
       stopped = true;
@@ -136,11 +144,12 @@ export class Script {
 
   /** Well-behaved workers take and finish what is there, until nothing comes up any more. */
   async #workOff(): Promise<void> {
-    const { loop } = this.#world;
+    const { loop, scenario } = this.#world;
+    const stillMs = scenario.exclusive ? STILL_MS : STILL_SHARED_MS;
     let lastAt = loop.now;
     const workers = ['last worker 1', 'last worker 2'].map(async (name) => {
       const client = this.#client(name);
-      while (loop.now - lastAt < STILL_MS) {
+      while (loop.now - lastAt < stillMs) {
         const answer = await client.lease({ max: 20, waitMs: 3_000, worker: name });
         // Where nobody hands out anything just now, nothing can be concluded from it.
         if (answer.kind !== 'ok' || answer.value.length > 0) lastAt = loop.now;

@@ -85,6 +85,10 @@ export class ServerProcess {
     this.#jumped += ms;
   }
 
+  jumpTo(ms: number): void {
+    this.#jumped = ms;
+  }
+
   pause(): void {
     this.#pausedSteps ??= [];
   }

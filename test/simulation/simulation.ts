@@ -52,8 +52,9 @@ export async function simulate(seed: number, options: SimulationOptions = {}): P
     ahead: drawn.pick([-1, 0, 1]) * scenario.aheadMs,
     drift: scenario.drift,
   });
-  const { restartMs, exclusive } = scenario;
-  const cluster = new Cluster(loop, random.fork(), tables, faults, { restartMs, exclusive, clock }, trace);
+  const { restartMs, exclusive, servers } = scenario;
+  const shape = { restartMs, exclusive, servers, clock };
+  const cluster = new Cluster(loop, random.fork(), tables, faults, shape, trace);
   let tokens = 0;
   const world: World = { loop, cluster, scenario, quiet: false, known: [], nextToken: () => ++tokens };
   const script = new Script(world, random.fork(), faults);
@@ -79,7 +80,9 @@ export async function simulate(seed: number, options: SimulationOptions = {}): P
     slotMs: scenario.meta.slotMs,
     epoch: EPOCH,
     setup: script.setup,
-    clockErrorMs: scenario.profile === 'clocks' || scenario.profile === 'all' ? 60_000 : 0,
+    servers,
+    lossy: scenario.lostMessages > 0,
+    clockErrorMs: scenario.jumpEveryMs === 0 ? 0 : exclusive ? 60_000 : 2_000,
     quietFrom: script.quietFrom,
     settings: new Map(scenario.topics.map(({ name, patch }) => [name, { ...DEFAULT_SETTINGS, ...patch }])),
   };

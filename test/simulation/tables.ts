@@ -19,10 +19,12 @@ import {
   type ChangeOutcome,
   CONFLICT,
   type MessageOutcome,
+  type NodeRow,
   type Outcome,
   type ReadRange,
   type SegmentChange,
   type ShardRow,
+  type ShardWrite,
   type StoreMeta,
   type TopicRow,
 } from '../../src/store/store.ts';
@@ -54,6 +56,7 @@ export class Tables {
   readonly checkpoints = new Map<string, Map<number, Checkpoint>>();
   readonly topics = new Map<string, TopicRow>();
   readonly shards = new Map<number, ShardRow>();
+  readonly nodes = new Map<string, NodeRow>();
   readonly activity = new Map<string, ActivityRow[]>();
   readonly #now: () => number;
   witness: Witness | null = null;
@@ -209,14 +212,26 @@ export class Tables {
     return APPLIED;
   }
 
-  readShard(shard: number): ShardRow | null {
-    return this.shards.get(shard) ?? null;
+  readShards(): ReadonlyMap<number, ShardRow> {
+    return new Map(this.shards);
   }
 
-  writeShard(shard: number, expect: number | null, row: ShardRow): Outcome {
-    if ((this.shards.get(shard)?.version ?? null) !== expect) return CONFLICT;
-    this.shards.set(shard, { ...row, version: (expect ?? 0) + 1 });
+  writeShards(writes: readonly ShardWrite[]): Outcome {
+    if (writes.some(({ shard, expect }) => (this.shards.get(shard)?.version ?? null) !== expect)) return CONFLICT;
+    for (const { shard, expect, row } of writes) this.shards.set(shard, { ...row, version: (expect ?? 0) + 1 });
     return APPLIED;
+  }
+
+  readNodes(): readonly NodeRow[] {
+    return [...this.nodes.values()];
+  }
+
+  writeNode(node: NodeRow): void {
+    this.nodes.set(node.id, node);
+  }
+
+  dropNode(id: string): void {
+    this.nodes.delete(id);
   }
 
   // ── message rows ──────────────────────────────────────────────────────────────────────────────────────────────

@@ -42,7 +42,9 @@ export const Ready = Strict({
 export const QueueStatus = Strict({
   startedAt: Time(),
   store: Type.String(),
-  activeTopics: Count(),
+  activeTopics: Count({ description: 'Of the shards that this server schedules.' }),
+  shards: Strict({ held: Count(), of: Count() }, { description: 'Shards of topics that this server schedules.' }),
+  servers: Count({ description: 'Servers that take part on the store, this one included.' }),
   ready: Count(),
   delayed: Count(),
   leased: Count(),

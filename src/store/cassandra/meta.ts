@@ -6,8 +6,11 @@ import type { CassandraAddress } from './address.ts';
 import type { Cluster } from './client.ts';
 import { decided } from './conditional.ts';
 
-/** Sixteen buckets of message rows: enough for writes of one topic not to wait for each other. */
-export const DEFAULT_META: StoreMeta = { segmentSize: SEGMENT_SIZE, shards: 1, messageBuckets: 16, slotMs: SLOT_MS };
+/**
+ * 256 shards, so that shares stay even over dozens of servers. Sixteen buckets of message rows: enough for writes of one
+ * topic not to wait for each other.
+ */
+export const DEFAULT_META: StoreMeta = { segmentSize: SEGMENT_SIZE, shards: 256, messageBuckets: 16, slotMs: SLOT_MS };
 const META_NAMES = Object.keys(DEFAULT_META) as (keyof StoreMeta)[];
 /** Beside the numbers in `meta`: the level of consistency, which all servers must share. */
 const LEVEL = 'consistency';

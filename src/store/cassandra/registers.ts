@@ -1,6 +1,14 @@
 import type { LogAddress } from '../../core/entry.ts';
 import type { Checkpoint } from '../../core/log.ts';
-import { type Outcome, type ShardRow, StoreUnavailableError, type TopicRow } from '../store.ts';
+import {
+  NODE_TTL_MS,
+  type NodeRow,
+  type Outcome,
+  type ShardRow,
+  type ShardWrite,
+  StoreUnavailableError,
+  type TopicRow,
+} from '../store.ts';
 import type { Cluster, Row } from './client.ts';
 import { conditionally } from './conditional.ts';
 import { outcomeOf } from './segments.ts';
@@ -118,6 +126,9 @@ export class Topics {
   }
 }
 
+/** All shards in one partition, so that one statement reads them all, or changes several at once. */
+const PART = 'all';
+
 /** Rows of shards, each change conditional on the version before. */
 export class Shards {
   readonly #cluster: Cluster;
@@ -128,31 +139,69 @@ export class Shards {
   constructor(cluster: Cluster) {
     const table = `${cluster.keyspace}.shard`;
     this.#cluster = cluster;
-    this.#select = `SELECT holder, term, version, period, oldest_period, slot_cursor FROM ${table} WHERE shard = ?`;
-    this.#insert = `INSERT INTO ${table} (holder, term, version, period, oldest_period, slot_cursor, shard) VALUES (?, ?, ?, ?, ?, ?, ?) IF NOT EXISTS`;
-    this.#update = `UPDATE ${table} SET holder = ?, term = ?, version = ?, period = ?, oldest_period = ?, slot_cursor = ? WHERE shard = ? IF version = ?`;
+    this.#select = `SELECT shard, holder, term, version, period, oldest_period FROM ${table} WHERE part = ?`;
+    this.#insert = `INSERT INTO ${table} (holder, term, version, period, oldest_period, part, shard) VALUES (?, ?, ?, ?, ?, ?, ?) IF NOT EXISTS`;
+    this.#update = `UPDATE ${table} SET holder = ?, term = ?, version = ?, period = ?, oldest_period = ? WHERE part = ? AND shard = ? IF version = ?`;
   }
 
-  async read(shard: number, serial?: boolean): Promise<ShardRow | null> {
-    const [row] = await this.#cluster.rows(this.#select, [shard], { serial });
-    if (row === undefined) return null;
-    return {
-      holder: row.holder as string | null,
-      term: numberOf(row.term),
-      version: numberOf(row.version),
-      period: numberOf(row.period),
-      oldestPeriod: numberOf(row.oldest_period),
-      slotCursor: numberOf(row.slot_cursor),
-    };
+  async read(serial?: boolean): Promise<ReadonlyMap<number, ShardRow>> {
+    const rows = await this.#cluster.rows(this.#select, [PART], { serial });
+    return new Map(rows.map((row) => [row.shard as number, shardOf(row)]));
   }
 
-  async write(shard: number, expect: number | null, row: ShardRow): Promise<Outcome> {
-    const numbers = [row.term, (expect ?? 0) + 1, row.period, row.oldestPeriod, row.slotCursor].map(bigint);
-    const values = [row.holder, ...numbers, shard];
-    const statement =
-      expect === null
-        ? { query: this.#insert, params: values }
-        : { query: this.#update, params: [...values, bigint(expect)] };
-    return outcomeOf(await conditionally(this.#cluster, [statement]));
+  async write(writes: readonly ShardWrite[]): Promise<Outcome> {
+    const statements = writes.map(({ shard, expect, row }) => {
+      const numbers = [row.term, (expect ?? 0) + 1, row.period, row.oldestPeriod].map(bigint);
+      const params = [row.holder, ...numbers, PART, shard];
+      return expect === null
+        ? { query: this.#insert, params }
+        : { query: this.#update, params: [...params, bigint(expect)] };
+    });
+    return outcomeOf(await conditionally(this.#cluster, statements));
+  }
+}
+
+const shardOf = (row: Row): ShardRow => ({
+  holder: row.holder as string | null,
+  term: numberOf(row.term),
+  version: numberOf(row.version),
+  period: numberOf(row.period),
+  oldestPeriod: numberOf(row.oldest_period),
+});
+
+/** Servers that take part. Plain writes, each of all columns with one time to live. */
+export class Nodes {
+  readonly #cluster: Cluster;
+  readonly #select: string;
+  readonly #insert: string;
+  readonly #drop: string;
+
+  constructor(cluster: Cluster) {
+    const table = `${cluster.keyspace}.node`;
+    const ttl = Math.ceil(NODE_TTL_MS / 1_000);
+    this.#cluster = cluster;
+    this.#select = `SELECT node, beat, address, secret, holds FROM ${table} WHERE part = ?`;
+    this.#insert = `INSERT INTO ${table} (part, node, beat, address, secret, holds) VALUES (?, ?, ?, ?, ?, ?) USING TTL ${ttl}`;
+    this.#drop = `DELETE FROM ${table} WHERE part = ? AND node = ?`;
+  }
+
+  async read(): Promise<readonly NodeRow[]> {
+    const rows = await this.#cluster.rows(this.#select, [PART]);
+    return rows.map((row) => ({
+      id: row.node as string,
+      beat: numberOf(row.beat),
+      address: row.address as string | null,
+      secret: row.secret as string,
+      holds: row.holds as boolean,
+    }));
+  }
+
+  async write({ id, beat, address, secret, holds }: NodeRow): Promise<void> {
+    const params = [PART, id, bigint(beat), address, secret, holds];
+    await this.#cluster.write([{ query: this.#insert, params }]);
+  }
+
+  async drop(id: string): Promise<void> {
+    await this.#cluster.write([{ query: this.#drop, params: [PART, id] }]);
   }
 }

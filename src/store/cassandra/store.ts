@@ -5,9 +5,10 @@ import {
   type ActivityRow,
   type Append,
   type Migration,
+  type NodeRow,
   type ReadRange,
   type SegmentChange,
-  type ShardRow,
+  type ShardWrite,
   type Store,
   type StoreMeta,
   StoreOutdatedError,
@@ -23,7 +24,7 @@ import { Entries } from './entries.ts';
 import { Messages } from './messages.ts';
 import { readMeta } from './meta.ts';
 import { latestSchema, migrate, schemaNumber } from './migrate.ts';
-import { Checkpoints, Shards, Topics } from './registers.ts';
+import { Checkpoints, Nodes, Shards, Topics } from './registers.ts';
 import { Segments } from './segments.ts';
 
 export interface CassandraOptions extends CassandraCredentials {
@@ -118,6 +119,7 @@ export class CassandraStore implements Store {
   readonly #checkpoints: Checkpoints;
   readonly #topics: Topics;
   readonly #shards: Shards;
+  readonly #nodes: Nodes;
 
   constructor(cluster: Cluster, meta: StoreMeta, clock: DatabaseClock) {
     this.description = cluster.name;
@@ -132,6 +134,7 @@ export class CassandraStore implements Store {
     this.#checkpoints = new Checkpoints(cluster);
     this.#topics = new Topics(cluster);
     this.#shards = new Shards(cluster);
+    this.#nodes = new Nodes(cluster);
   }
 
   now(): number {
@@ -219,12 +222,24 @@ export class CassandraStore implements Store {
     return this.#activity.drop(shard, period);
   }
 
-  readShard(shard: number, serial?: boolean) {
-    return this.#shards.read(shard, serial);
+  readShards(serial?: boolean) {
+    return this.#shards.read(serial);
   }
 
-  writeShard(shard: number, expect: number | null, row: ShardRow) {
-    return this.#shards.write(shard, expect, row);
+  writeShards(writes: readonly ShardWrite[]) {
+    return this.#shards.write(writes);
+  }
+
+  readNodes() {
+    return this.#nodes.read();
+  }
+
+  writeNode(node: NodeRow) {
+    return this.#nodes.write(node);
+  }
+
+  dropNode(id: string) {
+    return this.#nodes.drop(id);
   }
 
   /** Nothing to do: Cassandra lets rows go by themselves. */

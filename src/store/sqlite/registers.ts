@@ -1,7 +1,16 @@
 import type { Database, Statement } from 'better-sqlite3';
 import type { LogAddress } from '../../core/entry.ts';
 import type { Checkpoint } from '../../core/log.ts';
-import { APPLIED, CONFLICT, type Outcome, type ShardRow, type TopicRow } from '../store.ts';
+import {
+  APPLIED,
+  CONFLICT,
+  NODE_TTL_MS,
+  type NodeRow,
+  type Outcome,
+  type ShardRow,
+  type ShardWrite,
+  type TopicRow,
+} from '../store.ts';
 
 type CheckpointRow = readonly [tier: number, scan: number, completion: number, trimmed: number];
 
@@ -57,32 +66,70 @@ export class Topics {
 
 /** Rows of shards, each change conditional on the version before. */
 export class Shards {
-  readonly #select: Statement<unknown[], ShardRow>;
+  readonly #select: Statement<unknown[], ShardRow & { readonly shard: number }>;
   readonly #insert: Statement;
   readonly #update: Statement;
+  readonly #version: Statement<unknown[], { readonly version: number }>;
 
   constructor(db: Database) {
-    this.#select = db.prepare<unknown[], ShardRow>(
-      `SELECT holder, term, version, period, oldest_period AS oldestPeriod, slot_cursor AS slotCursor
-       FROM shard WHERE shard = ?`,
+    this.#select = db.prepare<unknown[], ShardRow & { readonly shard: number }>(
+      'SELECT shard, holder, term, version, period, oldest_period AS oldestPeriod FROM shard',
     );
+    this.#version = db.prepare<unknown[], { readonly version: number }>('SELECT version FROM shard WHERE shard = ?');
     this.#insert = db.prepare(
-      `INSERT INTO shard (holder, term, period, oldest_period, slot_cursor, version, shard)
-       VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+      'INSERT INTO shard (holder, term, period, oldest_period, version, shard) VALUES (?, ?, ?, ?, ?, ?)',
     );
     this.#update = db.prepare(
-      `UPDATE shard SET holder = ?, term = ?, period = ?, oldest_period = ?, slot_cursor = ?, version = ?
-       WHERE shard = ? AND version = ?`,
+      'UPDATE shard SET holder = ?, term = ?, period = ?, oldest_period = ?, version = ? WHERE shard = ?',
     );
   }
 
-  read(shard: number): ShardRow | null {
-    return this.#select.get(shard) ?? null;
+  read(): ReadonlyMap<number, ShardRow> {
+    return new Map(this.#select.all().map(({ shard, ...row }) => [shard, row]));
   }
 
-  write(shard: number, expect: number | null, row: ShardRow): Outcome {
-    const values = [row.holder, row.term, row.period, row.oldestPeriod, row.slotCursor, (expect ?? 0) + 1, shard];
-    const { changes } = expect === null ? this.#insert.run(...values) : this.#update.run(...values, expect);
-    return changes === 1 ? APPLIED : CONFLICT;
+  /** Looks at all conditions first: within one transaction nothing changes in between. */
+  write(writes: readonly ShardWrite[]): Outcome {
+    for (const { shard, expect } of writes) {
+      if ((this.#version.get(shard)?.version ?? null) !== expect) return CONFLICT;
+    }
+    for (const { shard, expect, row } of writes) {
+      const statement = expect === null ? this.#insert : this.#update;
+      statement.run(row.holder, row.term, row.period, row.oldestPeriod, (expect ?? 0) + 1, shard);
+    }
+    return APPLIED;
+  }
+}
+
+type NodeColumns = Omit<NodeRow, 'holds'> & { readonly holds: number };
+
+/** Servers that take part, until their time to live is over. */
+export class Nodes {
+  readonly #select: Statement<unknown[], NodeColumns>;
+  readonly #write: Statement;
+  readonly #drop: Statement;
+
+  constructor(db: Database) {
+    this.#select = db.prepare<unknown[], NodeColumns>(
+      'SELECT node AS id, beat, address, secret, holds FROM node WHERE expires_at > ?',
+    );
+    this.#write = db.prepare(
+      `INSERT INTO node (node, beat, address, secret, holds, expires_at) VALUES (?, ?, ?, ?, ?, ?)
+       ON CONFLICT (node) DO UPDATE SET beat = excluded.beat, address = excluded.address, secret = excluded.secret,
+         holds = excluded.holds, expires_at = excluded.expires_at`,
+    );
+    this.#drop = db.prepare('DELETE FROM node WHERE node = ? OR expires_at <= ?');
+  }
+
+  read(now: number): readonly NodeRow[] {
+    return this.#select.all(now).map((row) => ({ ...row, holds: row.holds === 1 }));
+  }
+
+  write({ id, beat, address, secret, holds }: NodeRow, now: number): void {
+    this.#write.run(id, beat, address, secret, holds ? 1 : 0, now + NODE_TTL_MS);
+  }
+
+  drop(id: string, now: number): void {
+    this.#drop.run(id, now);
   }
 }

@@ -7,10 +7,11 @@ import {
   type Append,
   CONFLICT,
   type Migration,
+  type NodeRow,
   type Outcome,
   type ReadRange,
   type SegmentChange,
-  type ShardRow,
+  type ShardWrite,
   type Store,
   type StoreMeta,
   StoreUnavailableError,
@@ -24,7 +25,7 @@ import { storeError } from './errors.ts';
 import { Messages, SWEEP_ROWS } from './messages.ts';
 import { readMeta } from './migrate.ts';
 import { type OpenFile, openFile } from './open.ts';
-import { Checkpoints, Shards, Topics } from './registers.ts';
+import { Checkpoints, Nodes, Shards, Topics } from './registers.ts';
 import { Segments } from './segments.ts';
 
 export interface SqliteOptions {
@@ -82,6 +83,7 @@ export class SqliteStore implements Store {
   readonly #checkpoints: Checkpoints;
   readonly #topics: Topics;
   readonly #shards: Shards;
+  readonly #nodes: Nodes;
 
   constructor(path: string, file: OpenFile, now: () => number = Date.now) {
     const { db } = file;
@@ -101,6 +103,7 @@ export class SqliteStore implements Store {
     this.#checkpoints = new Checkpoints(db);
     this.#topics = new Topics(db);
     this.#shards = new Shards(db);
+    this.#nodes = new Nodes(db);
   }
 
   now() {
@@ -192,12 +195,24 @@ export class SqliteStore implements Store {
     await this.#repeat(1, () => this.#activity.dropSome(shard, period));
   }
 
-  readShard(shard: number) {
-    return this.#read(() => this.#shards.read(shard));
+  readShards() {
+    return this.#read(() => this.#shards.read());
   }
 
-  writeShard(shard: number, expect: number | null, row: ShardRow) {
-    return this.#decide(ROW_BYTES, () => this.#shards.write(shard, expect, row));
+  writeShards(writes: readonly ShardWrite[]) {
+    return this.#decide(ROW_BYTES * writes.length, () => this.#shards.write(writes));
+  }
+
+  readNodes() {
+    return this.#read(() => this.#nodes.read(this.#now()));
+  }
+
+  writeNode(node: NodeRow) {
+    return this.#write(ROW_BYTES, () => this.#nodes.write(node, this.#now()));
+  }
+
+  dropNode(id: string) {
+    return this.#write(ROW_BYTES, () => this.#nodes.drop(id, this.#now()));
   }
 
   sweep(now: number, limit: number) {

@@ -23,7 +23,7 @@ export function cursorsGrow(facts: Facts): readonly string[] {
       }
       const earlier = marks.get(log) ?? [];
       for (const mark of earlier) {
-        const fault = mark.call.ended!.at <= call.began.at ? fallen(mark, { call, at }) : null;
+        const fault = mark.call.ended!.at <= call.began.at ? fallen(mark, { call, at }, facts.history.servers) : null;
         if (fault !== null) violations.push(`Q4: ${log} fell: ${fault} (${name(mark.call)}, ${name(call)})`);
       }
       marks.set(log, [...earlier, { call, at }]);
@@ -36,8 +36,8 @@ export function cursorsGrow(facts: Facts): readonly string[] {
  * What fell between two looks. Where another server answers, or one that was deposed meanwhile, the completion cursor
  * begins at what was written down of it last: that is a hint, and rises again as the entries are looked at.
  */
-function fallen(before: Mark, after: Mark): string | null {
-  const sameServer = before.call.server === after.call.server;
+function fallen(before: Mark, after: Mark, servers: number): string | null {
+  const sameServer = servers === 1 && before.call.server === after.call.server;
   const fields: readonly (keyof PriorityCursors)[] =
     before.at.priority === 'dead' ? ['nextId'] : ['nextId', 'scanCursor'];
   for (const field of sameServer ? [...fields, 'completionCursor' as const, 'trimmed' as const] : fields) {

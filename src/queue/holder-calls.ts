@@ -1,0 +1,67 @@
+/** Calls about a topic that only the server which schedules it can answer; any other one passes them on. */
+import { QueueError } from '../core/errors.ts';
+import type {
+  ListRequest,
+  RedriveRequest,
+  RedriveResult,
+  SettingsPatch,
+  TaskPage,
+  TopicCursors,
+  TopicInfo,
+} from './api.ts';
+import type { Session } from './session.ts';
+import type { Topic } from './topics.ts';
+
+/** Within so many milliseconds the holder of a shard hears of what others put into it. */
+const HEARD_WITHIN_MS = 100;
+
+export const holderCalls = {
+  async topic(session: Session, topic: Topic): Promise<TopicInfo> {
+    await mustExist(session, topic);
+    return describe(topic);
+  },
+
+  async configure({ manager }: Session, topic: Topic, patch: SettingsPatch): Promise<TopicInfo> {
+    await manager.configure(topic, patch);
+    return describe(topic);
+  },
+
+  async purge(session: Session, topic: Topic): Promise<void> {
+    await mustExist(session, topic);
+    await session.manager.purge(topic);
+  },
+
+  redrive: ({ manager }: Session, topic: Topic, request: RedriveRequest): Promise<RedriveResult> =>
+    manager.redrive(topic, request),
+
+  tasks: ({ inspector }: Session, topic: Topic, request: ListRequest): Promise<TaskPage> =>
+    inspector.list(topic, request),
+
+  cursors: ({ inspector }: Session, topic: Topic): Promise<TopicCursors> => inspector.cursors(topic),
+
+  async scan({ scanner, inspector }: Session, topic: Topic): Promise<TopicCursors> {
+    for (const log of [...topic.logs.values()]) await scanner.passNow(log);
+    return inspector.cursors(topic);
+  },
+
+  async drained({ engine, waits }: Session, topic: Topic, timeoutMs: number, signal?: AbortSignal): Promise<boolean> {
+    const drained = await waits.forDrain(topic, timeoutMs, signal);
+    if (!drained || engine.store.exclusive) return drained;
+    // What other servers have acknowledged a moment ago may not be known here yet.
+    await new Promise<void>((resolve) => engine.env.timer(HEARD_WITHIN_MS, resolve));
+    return waits.forDrain(topic, 0, signal);
+  },
+} as const;
+
+export type HolderMethod = keyof typeof holderCalls;
+/** What a call takes beside the topic. */
+export type HolderCall<M extends HolderMethod> =
+  Parameters<(typeof holderCalls)[M]> extends [Session, Topic, ...infer Args] ? Args : never;
+
+/** @throws QueueError `topic-not-found` where nothing was ever put into it or set */
+async function mustExist(session: Session, topic: Topic): Promise<void> {
+  const tiers = await session.engine.book.tiersOf(topic.name);
+  if (tiers.length === 0 && topic.version === null && topic.delayed === 0) throw new QueueError('topic-not-found');
+}
+
+const describe = (topic: Topic): TopicInfo => ({ topic: topic.name, counts: topic.counts(), settings: topic.settings });

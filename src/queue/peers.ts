@@ -1,0 +1,113 @@
+/**
+ * What servers on one store say to each other. All of it but leases and calls that only a holder can answer is for speed:
+ * what gets lost is found in the store.
+ */
+import type { LogAddress } from '../core/entry.ts';
+import { QueueError } from '../core/errors.ts';
+import type { NodeRow } from '../store/store.ts';
+import type { LeasedTask, LeaseRequest } from './api.ts';
+
+/** Something happened in a log. */
+export interface Hint extends LogAddress {
+  /** Entries were put into it. */
+  readonly put?: boolean;
+  /** Ids of entries that ended or went elsewhere, so that they are open no longer; their message rows agree. */
+  readonly left?: readonly number[];
+}
+
+/** What callers here wait for. */
+export interface Interest {
+  readonly topics?: readonly string[];
+  readonly priorities?: readonly number[];
+  /** How many wait for it. */
+  readonly slots: number;
+}
+
+/** What a server may ask of another, and what it gets. */
+export interface PeerCalls {
+  /** Leases at once what there is, without waiting. */
+  readonly lease: {
+    readonly body: {
+      readonly request: Omit<LeaseRequest, 'waitMs' | 'signal'>;
+      /** How many of each topic the call has got already, where it may have only so many of each. */
+      readonly had?: Readonly<Record<string, number>>;
+    };
+    readonly answer: { readonly tasks: readonly LeasedTask[] };
+  };
+  /** How many tasks such a lease could get now, by tier. */
+  readonly census: {
+    readonly body: Omit<LeaseRequest, 'waitMs' | 'signal'>;
+    readonly answer: { readonly ready: readonly number[] };
+  };
+  /** Answers when something is there for one of the interests, or after `waitMs`. */
+  readonly wait: {
+    readonly body: { readonly interests: readonly Interest[]; readonly waitMs: number };
+    /** By their place in the list; how many tasks are ready at least. */
+    readonly answer: { readonly woken: readonly { readonly nth: number; readonly ready: number }[] };
+  };
+  /** Answers with those that are not this server's. */
+  readonly hints: {
+    readonly body: { readonly hints: readonly Hint[] };
+    readonly answer: { readonly missed: readonly Hint[] };
+  };
+  /** Shards have changed hands. */
+  readonly look: { readonly body: Record<never, never>; readonly answer: Record<never, never> };
+  /** A call about a topic that only its holder can answer. */
+  readonly call: {
+    readonly body: { readonly method: string; readonly topic: string | null; readonly args: readonly unknown[] };
+    readonly answer: { readonly value: unknown };
+  };
+}
+export type PeerMethod = keyof PeerCalls;
+export const PEER_METHODS: readonly PeerMethod[] = ['lease', 'census', 'wait', 'hints', 'look', 'call'];
+
+export interface PeerCallOptions {
+  readonly signal?: AbortSignal | undefined;
+  /** Milliseconds until it is given up. */
+  readonly timeoutMs: number;
+}
+
+/** The way to other servers. */
+export interface Transport {
+  /** @throws QueueError what the other one threw; PeerUnreachableError where it gave no answer */
+  call<M extends PeerMethod>(
+    node: NodeRow,
+    method: M,
+    body: PeerCalls[M]['body'],
+    options: PeerCallOptions,
+  ): Promise<PeerCalls[M]['answer']>;
+}
+
+/** Answers what other servers ask. */
+export interface PeerService {
+  readonly id: string;
+  answer<M extends PeerMethod>(
+    method: M,
+    body: PeerCalls[M]['body'],
+    signal?: AbortSignal,
+  ): Promise<PeerCalls[M]['answer']>;
+  /** Whether a caller has shown what this server's row in the store says it must show. */
+  knows(secret: string): boolean;
+}
+
+/** Another server gave no answer: it is gone, or it listens nowhere. Whether it did something is not known. */
+export class PeerUnreachableError extends Error {
+  override readonly name = 'PeerUnreachableError';
+}
+
+/** For a store that has one server, and for processes that cannot reach others. */
+export const NO_TRANSPORT: Transport = {
+  call: () => Promise.reject(new PeerUnreachableError('this process cannot call other servers')),
+};
+
+/** @throws what it got, but for a server that gave no answer: then null */
+export async function unlessUnreachable<T>(call: Promise<T>): Promise<T | null> {
+  try {
+    return await call;
+  } catch (error) {
+    if (error instanceof PeerUnreachableError) return null;
+    // Another server that stops, or has handed its shards over meanwhile, has nothing to say either.
+    if (error instanceof QueueError && (error.code === 'shutting-down' || error.code === 'not-holder')) return null;
+    throw error;
+  }
+}

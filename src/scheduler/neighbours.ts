@@ -1,0 +1,346 @@
+/**
+ * What keeps servers on one store informed of each other. A server that has put something into a log of another's shard,
+ * or has settled something there, tells the holder, some milliseconds later and together with others. Where the holder
+ * cannot be reached, or says that the shard is no longer its own, the log is written on the bell: rows of the activity
+ * table in partitions of their own, one a minute, which all holders follow.
+ *
+ * All this is for speed. A hint that is lost with the process that was to give it concerns what nobody was told of yet,
+ * or is found at the next period, by a take-over, or when a lease lapses.
+ */
+import type { LogAddress } from '../core/entry.ts';
+import { afterSettle } from '../core/limits.ts';
+import { isSlotTopic, logKey } from '../core/log.ts';
+import type { Engine } from '../queue/engine.ts';
+import type { Log } from '../queue/log.ts';
+import { type Hint, type Transport, unlessUnreachable } from '../queue/peers.ts';
+import type { ActivityRow, NodeRow } from '../store/store.ts';
+import type { Holdings } from './holdings.ts';
+import { recountDead } from './recover.ts';
+import type { Scanner } from './scanner.ts';
+
+const TELL_EVERY_MS = 5;
+const TELL_TIMEOUT_MS = 1_000;
+const HINTS_PER_CALL = 1_000;
+const FOLLOW_EVERY_MS = 300;
+const REFRESH_EVERY_MS = 5_000;
+/** Rows may come in this much out of order: servers' clocks differ, and writes take their time. */
+const OVERLAP_MS = 15_000;
+/** A log that was not used for this long is let go by a server that doesn't schedule it. */
+const UNUSED_MS = 30_000;
+const AGAIN_MS = 500;
+/** The bell has one partition a minute, by number; each is used again after an hour, and emptied before. */
+const BELL_SHARD = -1;
+const BELL_MINUTE_MS = 60_000;
+const BELL_MINUTES = 60;
+const BELL_ROWS_PER_PAGE = 1_000;
+
+/** What is to be told of one log. */
+interface Told {
+  readonly address: LogAddress;
+  readonly left: Set<number>;
+  put: boolean;
+}
+
+export class Neighbours {
+  readonly #engine: Engine;
+  readonly #holdings: Holdings;
+  readonly #transport: Transport;
+  readonly #scanner: Scanner;
+  readonly #noteSlot: (log: Log) => void;
+  readonly #told = new Map<string, Told>();
+  readonly #looking = new Map<string, { again: boolean }>();
+  readonly #cancels = new Set<() => void>();
+  readonly #running = new Set<Promise<void>>();
+  /** Rows of the bell seen lately, by when they say they were written. */
+  readonly #seen = new Map<string, number>();
+  #telling = false;
+  #stopped = false;
+  #emptied = -1;
+
+  constructor(
+    engine: Engine,
+    holdings: Holdings,
+    transport: Transport,
+    scanner: Scanner,
+    noteSlot: (log: Log) => void,
+  ) {
+    this.#engine = engine;
+    this.#holdings = holdings;
+    this.#transport = transport;
+    this.#scanner = scanner;
+    this.#noteSlot = noteSlot;
+  }
+
+  start(): void {
+    if (this.#engine.store.exclusive) return;
+    this.#every(FOLLOW_EVERY_MS, () => this.#follow());
+    this.#every(REFRESH_EVERY_MS, () => this.#refresh());
+  }
+
+  /** Tells what is left to tell, and ends. */
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    for (const cancel of this.#cancels) cancel();
+    await Promise.all(this.#running);
+    await this.#tell().catch(() => {});
+  }
+
+  /** Whoever schedules a log should know of this, this server or another. */
+  heard(hint: Hint): void {
+    if (this.#engine.book.tenureOf(hint.topic).holds) {
+      this.#take(hint);
+      return;
+    }
+    this.#note(hint);
+    this.#tellIn(TELL_EVERY_MS);
+  }
+
+  #note(hint: Hint): void {
+    const key = logKey(hint);
+    let told = this.#told.get(key);
+    if (told === undefined) {
+      told = { address: { topic: hint.topic, tier: hint.tier }, left: new Set(), put: false };
+      this.#told.set(key, told);
+    }
+    for (const id of hint.left ?? []) told.left.add(id);
+    if (hint.put) told.put = true;
+  }
+
+  #tellIn(ms: number): void {
+    if (this.#telling || this.#stopped) return;
+    this.#telling = true;
+    this.#later(ms, () => {
+      this.#telling = false;
+      return this.#tell();
+    });
+  }
+
+  /** Resolves once all that was heard until now is told, or given up. */
+  told(): Promise<void> {
+    return this.#tell().catch((error: unknown) => {
+      this.#engine.log.warn({ err: error }, 'other servers could not be told');
+    });
+  }
+
+  /** What another server tells; returns what concerns shards that are not held here. */
+  receive(hints: readonly Hint[]): readonly Hint[] {
+    const missed: Hint[] = [];
+    for (const hint of hints) {
+      const tenure = this.#engine.book.tenureOf(hint.topic);
+      if (tenure.holds && this.#engine.mayClaim(tenure)) this.#take(hint);
+      else missed.push(hint);
+    }
+    return missed;
+  }
+
+  // ── telling ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+  async #tell(): Promise<void> {
+    const all = [...this.#told.values()];
+    this.#told.clear();
+    const byHolder = new Map<NodeRow | null, Told[]>();
+    for (const told of all) {
+      const holder = this.#holdings.holderOf(this.#engine.book.tenureOf(told.address.topic).shard);
+      const key = holder?.address == null ? null : holder;
+      byHolder.set(key, [...(byHolder.get(key) ?? []), told]);
+    }
+    await Promise.all(
+      [...byHolder].map(async ([holder, some]) => {
+        for (let at = 0; at < some.length; at += HINTS_PER_CALL) {
+          const hints = some.slice(at, at + HINTS_PER_CALL).map(asHint);
+          try {
+            await this.#ring(holder === null ? hints : await this.#tellHolder(holder, hints));
+          } catch (error) {
+            for (const hint of hints) this.#note(hint);
+            this.#tellIn(AGAIN_MS);
+            throw error;
+          }
+        }
+      }),
+    );
+  }
+
+  /** @returns what the bell has to be rung for */
+  async #tellHolder(holder: NodeRow, hints: readonly Hint[]): Promise<readonly Hint[]> {
+    const call = this.#transport.call(holder, 'hints', { hints }, { timeoutMs: TELL_TIMEOUT_MS });
+    const answer = await unlessUnreachable(call);
+    return answer === null ? hints : answer.missed;
+  }
+
+  async #ring(hints: readonly Hint[]): Promise<void> {
+    if (hints.length === 0) return;
+    const { store, env, book } = this.#engine;
+    const at = env.now();
+    // It may have become our own meanwhile.
+    const own = hints.filter(({ topic }) => book.tenureOf(topic).holds);
+    for (const hint of own) this.#take(hint);
+    const others = hints.filter((hint) => !own.includes(hint));
+    const rows = others.map(({ topic, tier }): ActivityRow => ({ topic, tier, at }));
+    if (rows.length > 0) await store.recordActivity(BELL_SHARD, bellOf(at), rows);
+  }
+
+  // ── hearing ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+  #take({ topic, tier, left = [], put }: Hint): void {
+    const address = { topic, tier };
+    if (left.length > 0) this.#close(address, left);
+    if (put && !this.#stopped) this.#lookSoon(address);
+  }
+
+  /** What another server has settled, with its message rows: the scanner need not look. */
+  #close(address: LogAddress, ids: readonly number[]): void {
+    const { book, signals, env } = this.#engine;
+    const log = book.peekLog(address);
+    const topic = isSlotTopic(address.topic) ? undefined : book.peek(address.topic);
+    if (log === undefined || topic === undefined) return;
+    let leased = 0;
+    for (const id of ids) {
+      const open = log.open.get(id);
+      if (open === undefined) continue;
+      if (open.leased) leased++;
+      log.settled(id);
+      signals.settled(open.uid);
+    }
+    if (leased > 0) topic.limits = afterSettle(topic.limits, leased, env.now());
+    signals.ready(topic);
+    signals.due(log, env.now());
+    signals.changed(topic);
+  }
+
+  /** One look at a time; one that is asked for meanwhile follows, since the first may have begun too early. */
+  #lookSoon(address: LogAddress): void {
+    const key = logKey(address);
+    const looking = this.#looking.get(key);
+    if (looking !== undefined) {
+      looking.again = true;
+      return;
+    }
+    const state = { again: false };
+    this.#looking.set(key, state);
+    this.#later(0, async () => {
+      let failed = true;
+      try {
+        await this.#look(address);
+        failed = false;
+      } finally {
+        this.#looking.delete(key);
+        if (failed) this.#later(AGAIN_MS, async () => this.heard({ ...address, put: true }));
+        else if (state.again) this.#lookSoon(address);
+      }
+    });
+  }
+
+  async #look(address: LogAddress): Promise<void> {
+    const { book, env, signals } = this.#engine;
+    // Where it is loaded just now, that may have begun before what it is looked at for.
+    const known = await book.log(address);
+    const added = await known.findNewTail();
+    if (isSlotTopic(address.topic)) {
+      if (added.length > 0) await this.#countDelayed(known, added);
+      this.#noteSlot(known);
+      return;
+    }
+    const topic = await book.topic(address.topic);
+    if (known.isDead) await recountDead(this.#engine, known, topic);
+    if (added.length > 0) signals.ready(topic);
+    signals.due(known, env.now());
+  }
+
+  async #countDelayed(log: Log, added: readonly { readonly from: number; readonly to: number }[]): Promise<void> {
+    const { book, store } = this.#engine;
+    for (const { from, to } of added) {
+      const heads = await store.readHeads({ log: log.address, from, to, limit: to - from });
+      for (const head of heads) {
+        if (head.status === 'ready' && head.target !== null) book.delay(log, head.target, 1);
+      }
+    }
+  }
+
+  // ── the bell ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+  async #follow(): Promise<void> {
+    if (this.#holdings.held.length === 0) return;
+    const now = this.#engine.env.now();
+    const since = now - OVERLAP_MS;
+    for (const [key, at] of this.#seen) if (at < since - OVERLAP_MS) this.#seen.delete(key);
+    for (const minute of new Set([bellOf(since), bellOf(now)])) await this.#followMinute(minute, since);
+    await this.#emptyOld(now);
+  }
+
+  async #followMinute(minute: number, since: number): Promise<void> {
+    let from: string | number | null = since;
+    do {
+      const page: Awaited<ReturnType<Engine['store']['readActivity']>> = await this.#engine.store.readActivity(
+        BELL_SHARD,
+        minute,
+        from,
+        BELL_ROWS_PER_PAGE,
+      );
+      for (const row of page.rows) this.#rung(row);
+      from = page.next;
+    } while (from !== null && !this.#stopped);
+  }
+
+  #rung(row: ActivityRow): void {
+    const key = `${row.at}/${logKey(row)}`;
+    if (this.#seen.has(key) || !this.#engine.book.tenureOf(row.topic).holds) return;
+    this.#seen.set(key, row.at);
+    const log = this.#engine.book.peekLog(row);
+    // Which entries were settled it does not say.
+    if (log !== undefined) this.#scanner.recheck(log);
+    this.#take({ ...row, put: true });
+  }
+
+  /** The holder of the first shard empties partitions of half an hour ago. */
+  async #emptyOld(now: number): Promise<void> {
+    const old = (bellOf(now) + BELL_MINUTES / 2) % BELL_MINUTES;
+    if (old === this.#emptied || this.#holdings.termOf(0) === null) return;
+    await this.#engine.store.dropPeriod(BELL_SHARD, old);
+    this.#emptied = old;
+  }
+
+  /** What other servers schedule is kept only while it is used here, and its settings are read again. */
+  async #refresh(): Promise<void> {
+    const { book, env } = this.#engine;
+    const now = env.now();
+    for (const tenure of book.tenures) {
+      if (tenure.holds) continue;
+      for (const log of [...book.logsOf(tenure)]) if (now - log.touchedAt > UNUSED_MS) book.forget(log);
+      for (const topic of [...book.topicsOf(tenure)]) {
+        if (topic.logs.size === 0) book.drop(topic);
+        else if (now - topic.touchedAt <= REFRESH_EVERY_MS) await book.reload(topic);
+      }
+    }
+  }
+
+  #every(ms: number, work: () => Promise<void>): void {
+    this.#later(ms, async () => {
+      try {
+        await work();
+      } finally {
+        if (!this.#stopped) this.#every(ms, work);
+      }
+    });
+  }
+
+  #later(ms: number, work: () => Promise<void>): void {
+    if (this.#stopped) return;
+    const cancel = this.#engine.env.timer(ms, () => {
+      this.#cancels.delete(cancel);
+      const run = work()
+        .catch((error: unknown) => {
+          if (!this.#stopped) this.#engine.log.warn({ err: error }, 'other servers could not be followed or told');
+        })
+        .finally(() => this.#running.delete(run));
+      this.#running.add(run);
+    });
+    this.#cancels.add(cancel);
+  }
+}
+
+const asHint = ({ address, left, put }: Told): Hint => ({
+  ...address,
+  ...(left.size > 0 ? { left: [...left] } : {}),
+  ...(put ? { put } : {}),
+});
+const bellOf = (at: number): number => Math.floor(at / BELL_MINUTE_MS) % BELL_MINUTES;

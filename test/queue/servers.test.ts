@@ -1,0 +1,312 @@
+/** Several servers on one store: each hands out the tasks of its shards, and passes calls on to the others. */
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { silentLogger } from '../../src/queue/engine.ts';
+import { PeerUnreachableError, type Transport } from '../../src/queue/peers.ts';
+import { LocalQueue } from '../../src/queue/queue.ts';
+import { openSqliteStore } from '../../src/store/sqlite/store.ts';
+import type { Store } from '../../src/store/store.ts';
+import { type ManualEnvironment, manualEnvironment } from '../support/manual-environment.ts';
+
+interface Server {
+  readonly queue: LocalQueue;
+  /** From now on the server's calls to the store are not answered, nor what other servers ask it. */
+  pause(): void;
+  /** They go through again, those that waited first. */
+  resume(): void;
+}
+
+interface Place {
+  readonly env: ManualEnvironment;
+  /** Another server on the store; `alone`: one that listens nowhere. */
+  server(kind?: 'alone'): Promise<Server>;
+}
+
+async function sharedStore(shards = 8): Promise<Place> {
+  const env = manualEnvironment();
+  const store = await openSqliteStore(':memory:', { now: env.now, meta: { shards } });
+  onTestFinished(() => store.close());
+  const servers = new Map<string, Server & { readonly isPaused: () => boolean }>();
+  const transport: Transport = {
+    async call(node, method, body, { signal }) {
+      const server = servers.get(node.address ?? '');
+      if (server === undefined || server.isPaused()) throw new PeerUnreachableError('it does not answer');
+      return server.queue.peers.answer(method, body, signal);
+    },
+  };
+  return {
+    env,
+    async server(kind) {
+      const { door, shared } = throughADoor(store);
+      const queue = await LocalQueue.start(shared, env, silentLogger, transport);
+      const server = { queue, pause: door.close, resume: door.open, isPaused: door.isClosed };
+      onTestFinished(async () => {
+        door.open();
+        // A stop tells other servers, which a clock that stands still would keep waiting.
+        const stopped = queue.stop();
+        await env.advance(2_000);
+        await stopped;
+      });
+      if (kind !== 'alone') {
+        const address = `test://${servers.size}`;
+        servers.set(address, server);
+        await queue.reachableAt(address);
+        // Those who are there hand over their part at once.
+        await env.advance(10);
+      }
+      return server;
+    },
+  };
+}
+
+/** The store as one of several servers sees it, behind a door that can be shut. */
+function throughADoor(store: Store) {
+  let opened: Promise<void> | null = null;
+  let open = (): void => {};
+  const door = {
+    close: () => {
+      opened = new Promise((resolve) => {
+        open = resolve;
+      });
+    },
+    open: () => {
+      opened = null;
+      open();
+    },
+    isClosed: () => opened !== null,
+  };
+  const shared = new Proxy(store, {
+    get(target, name) {
+      if (name === 'exclusive') return false;
+      if (name === 'close') return async () => {};
+      if (name === 'now') return () => target.now();
+      const member = Reflect.get(target, name) as unknown;
+      if (typeof member !== 'function') return member;
+      return async (...args: unknown[]) => {
+        while (opened !== null) await opened;
+        return Reflect.apply(member, target, args) as unknown;
+      };
+    },
+  });
+  return { door, shared };
+}
+
+const leaseIds = (tasks: readonly { readonly leaseId: string }[]) => tasks.map(({ leaseId }) => ({ leaseId }));
+const held = (server: Server): number => server.queue.status().shards.held;
+const tasks = (count: number) => Array.from({ length: count }, (_, nth) => ({ payload: nth }));
+const topics = Array.from({ length: 12 }, (_, nth) => `t${nth}`);
+
+describe('shards', () => {
+  test('are spread evenly as servers come, and go', async () => {
+    const { env, server } = await sharedStore();
+    const first = await server();
+    expect(held(first)).toBe(8);
+    const second = await server();
+    expect([held(first), held(second)]).toEqual([4, 4]);
+    const third = await server();
+    expect([first, second, third].map(held).sort()).toEqual([2, 3, 3]);
+    const stopped = second.queue.stop();
+    await env.advance(100);
+    expect(held(first) + held(third)).toBe(8);
+    await stopped;
+  });
+
+  test('go to the others within fifteen seconds when a server dies', async () => {
+    const { env, server } = await sharedStore();
+    const first = await server();
+    const second = await server();
+    for (const topic of topics) await first.queue.enqueue(topic, { payload: topic });
+    await env.advance(10);
+    const leased = await second.queue.lease({ max: 100, leaseMs: 3_000 });
+    expect(leased).toHaveLength(topics.length);
+    await env.advance(1_000);
+    first.pause();
+    await env.advance(15_000);
+    expect(held(second)).toBe(8);
+    const again = await second.queue.lease({ max: 100 });
+    expect(again.map(({ attempt }) => attempt)).toEqual(topics.map(() => 2));
+    first.resume();
+    await env.advance(5_000);
+    expect([held(first), held(second)]).toEqual([4, 4]);
+  });
+
+  test('a server that was paused past its time can claim nothing when it wakes up', async () => {
+    const { env, server } = await sharedStore();
+    const first = await server();
+    await first.queue.enqueue('t', tasks(10));
+    await first.queue.lease();
+    const second = await server();
+    const holder = (await first.queue.peers.answer('census', { topics: ['t'] })).ready.some((count) => count > 0)
+      ? first
+      : second;
+    const other = holder === first ? second : first;
+    holder.pause();
+    const late = holder.queue.lease({ topics: ['t'], max: 5 }).catch(() => []);
+    await env.advance(15_000);
+    expect(await other.queue.lease({ topics: ['t'], max: 2 })).toHaveLength(2);
+    holder.resume();
+    await env.advance(3_000);
+    expect((await late).length + (await other.queue.lease({ topics: ['t'], max: 20 })).length).toBe(7);
+    const { inFlight } = (await other.queue.cursors('t')).priorities[0]!;
+    expect(inFlight).toBe(10);
+  });
+
+  test('are held by a process that listens nowhere only while it leases', async () => {
+    const { env, server } = await sharedStore();
+    const alone = await server('alone');
+    await alone.queue.enqueue('t', { payload: 1 });
+    expect(held(alone)).toBe(0);
+    expect(await alone.queue.lease()).toHaveLength(1);
+    expect(held(alone)).toBe(8);
+    const first = await server();
+    // Nobody can tell it of the other: it sees that by itself.
+    await env.advance(2_500);
+    expect([held(alone), held(first)]).toEqual([4, 4]);
+    await env.advance(15_000);
+    expect([held(alone), held(first)]).toEqual([0, 8]);
+    await alone.queue.enqueue('t', { payload: 2 });
+    await env.advance(10);
+    // It asks for one topic, which others may be asked for as well: it passes the call on.
+    expect(await alone.queue.lease({ topics: ['t'] })).toHaveLength(1);
+    expect(held(alone)).toBe(0);
+  });
+});
+
+describe('two servers', () => {
+  test('lease from each other, in turn; tasks are enqueued and settled at any', async () => {
+    const { env, server } = await sharedStore();
+    const first = await server();
+    const second = await server();
+    for (const topic of topics) {
+      await second.queue.enqueue(topic, [{ payload: 1 }, { payload: 2, messageId: 'm' }]);
+    }
+    await env.advance(10);
+    const got = await first.queue.lease({ max: 100 });
+    expect(got).toHaveLength(24);
+    expect(new Set(got.map(({ topic }) => topic)).size).toBe(12);
+    const settled = await second.queue.settle({ ack: leaseIds(got) });
+    expect(settled.ack.every((item) => item.ok)).toBe(true);
+    await env.advance(2_000);
+    for (const topic of topics) {
+      for (const { queue } of [first, second]) {
+        expect((await queue.topic(topic)).counts).toEqual({ ready: 0, delayed: 0, leased: 0, dead: 0 });
+        expect(await queue.enqueue(topic, { payload: 3, messageId: 'm' })).toMatchObject({ deduplicated: true });
+        expect((await queue.taskByMessageId(topic, 'm')).state).toBe('done');
+      }
+    }
+    expect((await first.queue.topics()).topics.map(({ topic }) => topic)).toEqual([...topics].sort());
+  });
+
+  test('no server is drained before the others', async () => {
+    const { env, server } = await sharedStore();
+    const first = await server();
+    await server();
+    for (const topic of topics) await first.queue.enqueue(topic, tasks(10));
+    await env.advance(10);
+    const seen = new Map<string, number>();
+    for (let nth = 0; nth < 60; nth++) {
+      for (const { topic } of await first.queue.lease()) seen.set(topic, (seen.get(topic) ?? 0) + 1);
+    }
+    expect([...seen.values()].reduce((sum, count) => sum + count, 0)).toBe(60);
+    expect(Math.min(...topics.map((topic) => seen.get(topic) ?? 0))).toBeGreaterThanOrEqual(3);
+  });
+
+  test('tiers come first over all servers on request', async () => {
+    const { env, server } = await sharedStore();
+    const first = await server();
+    await server();
+    for (const [nth, topic] of topics.entries()) {
+      await first.queue.enqueue(
+        topic,
+        [9, 5, nth % 10].map((priority) => ({ payload: priority, priority })),
+      );
+    }
+    await env.advance(10);
+    const priorities = (await first.queue.lease({ max: 36, order: 'priority' })).map(({ priority }) => priority);
+    expect(priorities).toHaveLength(36);
+    expect(priorities).toEqual([...priorities].sort((a, b) => b - a));
+  });
+
+  test.each(['first', 'second'])('an enqueue at either wakes a long poll at the %s at once', async (where) => {
+    const { env, server } = await sharedStore();
+    const servers = { first: await server(), second: await server() };
+    const waiter = servers[where as 'first' | 'second'];
+    for (const topic of topics) {
+      for (const { queue } of Object.values(servers)) {
+        const waiting = waiter.queue.lease({ waitMs: 20_000 });
+        await env.advance(300);
+        await queue.enqueue(topic, { payload: 1 });
+        await env.advance(50);
+        expect((await waiting).map((task) => task.topic)).toEqual([topic]);
+      }
+    }
+  });
+
+  test('a long poll goes on over a change of holder', async () => {
+    const { env, server } = await sharedStore();
+    const first = await server();
+    const waiting = first.queue.lease({ topics: topics, waitMs: 20_000, max: 1 });
+    const second = await server();
+    await env.advance(100);
+    const third = await server();
+    await env.advance(100);
+    const topic = topics[7]!;
+    await third.queue.enqueue(topic, { payload: 1 });
+    await env.advance(1_000);
+    expect((await waiting).map((task) => task.topic)).toEqual([topic]);
+    expect(held(first) + held(second) + held(third)).toBe(8);
+  });
+
+  test('what one is told of by nobody it finds on the bell', async () => {
+    const { env, server } = await sharedStore(1);
+    const first = await server();
+    const second = await server();
+    const [holder, other] = held(first) === 1 ? [first, second] : [second, first];
+    const waiting = holder.queue.lease({ waitMs: 20_000 });
+    await env.advance(1_000);
+    const { answer } = holder.queue.peers;
+    expect(answer).toBeTypeOf('function');
+    // The holder answers no other server for a moment, but reaches the store.
+    const refuses = new Error('out of reach');
+    Object.defineProperty(holder.queue, 'peers', {
+      value: { answer: () => Promise.reject(new PeerUnreachableError(refuses.message)), knows: () => true, id: '' },
+    });
+    await other.queue.enqueue('t', { payload: 1 });
+    await env.advance(1_000);
+    expect(await waiting).toHaveLength(1);
+  });
+
+  test('delayed tasks and retries come up in time wherever they came from', async () => {
+    const { env, server } = await sharedStore();
+    const servers = [await server(), await server()];
+    for (const { queue } of servers)
+      for (const topic of topics) await queue.enqueue(topic, { payload: 1, delayMs: 5_000 });
+    await env.advance(4_900);
+    expect(await servers[0]!.queue.lease()).toEqual([]);
+    await env.advance(1_100);
+    const got = await servers[0]!.queue.lease({ max: 100 });
+    expect(got).toHaveLength(24);
+    const half = got.slice(0, 12);
+    await servers[0]!.queue.settle({ nack: half.map(({ leaseId }) => ({ leaseId, delayMs: 2_000 })) });
+    await servers[1]!.queue.settle({ nack: leaseIds(got.slice(12)).map((one) => ({ ...one, delayMs: 2_000 })) });
+    await env.advance(1_900);
+    expect(await servers[1]!.queue.lease()).toEqual([]);
+    await env.advance(1_100);
+    const again = await servers[1]!.queue.lease({ max: 100 });
+    expect(again.map(({ attempt }) => attempt)).toEqual(Array.from({ length: 24 }, () => 2));
+  });
+
+  test('settings are acknowledged once the holder has them', async () => {
+    const { env, server } = await sharedStore();
+    const servers = [await server(), await server()];
+    for (const topic of topics) await servers[0]!.queue.enqueue(topic, tasks(3));
+    await env.advance(10);
+    for (const [nth, topic] of topics.entries()) await servers[nth % 2]!.queue.configure(topic, { maxInFlight: 1 });
+    const got = await servers[0]!.queue.lease({ max: 100 });
+    expect(got.map(({ topic }) => topic).sort()).toEqual([...topics].sort());
+    await servers[1]!.queue.settle({ ack: leaseIds(got) });
+    await env.advance(50);
+    expect(await servers[1]!.queue.lease({ max: 100 })).toHaveLength(12);
+    for (const topic of topics) await servers[1]!.queue.pause(topic);
+    expect(await servers[0]!.queue.lease({ max: 100 })).toEqual([]);
+  });
+});
