@@ -317,10 +317,12 @@ export class Enqueuer {
   }
 }
 
-/** Waits for all of them, also where one fails: only then is it known what was written. */
+/** Waits for all of them, also where one fails: only then is it known what was written. What is in doubt is told first. */
 async function whole(parts: readonly Promise<unknown>[]): Promise<void> {
-  if (parts.length > 1) await Promise.allSettled(parts);
-  await Promise.all(parts);
+  const settled = await Promise.allSettled(parts);
+  const failures = settled.flatMap((part) => (part.status === 'rejected' ? [part.reason as unknown] : []));
+  if (failures.length === 0) return;
+  throw failures.find((failure) => failure instanceof QueueError && failure.code === 'outcome-unknown') ?? failures[0];
 }
 
 const groupByLog = (tasks: readonly Fresh[]): number[][] => {

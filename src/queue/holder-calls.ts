@@ -44,11 +44,17 @@ export const holderCalls = {
     return inspector.cursors(topic);
   },
 
-  async drained({ engine, waits }: Session, topic: Topic, timeoutMs: number, signal?: AbortSignal): Promise<boolean> {
+  async drained(
+    { engine, waits, neighbours }: Session,
+    topic: Topic,
+    timeoutMs: number,
+    signal?: AbortSignal,
+  ): Promise<boolean> {
     const drained = await waits.forDrain(topic, timeoutMs, signal);
     if (!drained || engine.store.exclusive) return drained;
     // What other servers have acknowledged a moment ago may not be known here yet.
-    await new Promise<void>((resolve) => engine.env.timer(HEARD_WITHIN_MS, resolve));
+    do await new Promise<void>((resolve) => engine.env.timer(HEARD_WITHIN_MS, resolve));
+    while (neighbours.isLookingInto(topic.name));
     return waits.forDrain(topic, 0, signal);
   },
 } as const;

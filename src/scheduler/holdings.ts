@@ -342,6 +342,7 @@ export class Holdings {
     });
     const done = await this.#writeAll(writes);
     for (const { shard, row } of done) this.#gain(shard, row.term);
+    if (done.length > 0) this.#events.changed(this.others);
     return done.length === writes.length;
   }
 

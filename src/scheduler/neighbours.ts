@@ -48,7 +48,7 @@ export class Neighbours {
   readonly #scanner: Scanner;
   readonly #noteSlot: (log: Log) => void;
   readonly #told = new Map<string, Told>();
-  readonly #looking = new Map<string, { again: boolean }>();
+  readonly #looking = new Map<string, { readonly topic: string; again: boolean }>();
   readonly #cancels = new Set<() => void>();
   readonly #running = new Set<Promise<void>>();
   /** Rows of the bell seen lately, by when they say they were written. */
@@ -82,7 +82,7 @@ export class Neighbours {
     this.#stopped = true;
     for (const cancel of this.#cancels) cancel();
     await Promise.all(this.#running);
-    await this.#tell().catch(() => {});
+    await this.#tell().catch(() => false);
   }
 
   /** Whoever schedules a log should know of this, this server or another. */
@@ -111,15 +111,25 @@ export class Neighbours {
     this.#telling = true;
     this.#later(ms, () => {
       this.#telling = false;
-      return this.#tell();
+      return this.#tell().then(() => {});
     });
   }
 
-  /** Resolves once all that was heard until now is told, or given up. */
-  told(): Promise<void> {
-    return this.#tell().catch((error: unknown) => {
+  /** Resolves once whoever schedules them knows of all that was heard until now; or it is given up. */
+  async told(): Promise<void> {
+    try {
+      // Who follows the bell has looked at it twice by then.
+      if (await this.#tell())
+        await new Promise<void>((resolve) => this.#engine.env.timer(2 * FOLLOW_EVERY_MS, resolve));
+    } catch (error) {
       this.#engine.log.warn({ err: error }, 'other servers could not be told');
-    });
+    }
+  }
+
+  /** Whether it is being looked at what others have put into a topic. */
+  isLookingInto(topic: string): boolean {
+    for (const address of this.#looking.values()) if (address.topic === topic) return true;
+    return false;
   }
 
   /** What another server tells; returns what concerns shards that are not held here. */
@@ -135,7 +145,9 @@ export class Neighbours {
 
   // ── telling ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-  async #tell(): Promise<void> {
+  /** Whether the bell had to be rung. */
+  async #tell(): Promise<boolean> {
+    let rung = false;
     const all = [...this.#told.values()];
     this.#told.clear();
     const byHolder = new Map<NodeRow | null, Told[]>();
@@ -149,7 +161,7 @@ export class Neighbours {
         for (let at = 0; at < some.length; at += HINTS_PER_CALL) {
           const hints = some.slice(at, at + HINTS_PER_CALL).map(asHint);
           try {
-            await this.#ring(holder === null ? hints : await this.#tellHolder(holder, hints));
+            if (await this.#ring(holder === null ? hints : await this.#tellHolder(holder, hints))) rung = true;
           } catch (error) {
             for (const hint of hints) this.#note(hint);
             this.#tellIn(AGAIN_MS);
@@ -158,6 +170,7 @@ export class Neighbours {
         }
       }),
     );
+    return rung;
   }
 
   /** @returns what the bell has to be rung for */
@@ -167,8 +180,8 @@ export class Neighbours {
     return answer === null ? hints : answer.missed;
   }
 
-  async #ring(hints: readonly Hint[]): Promise<void> {
-    if (hints.length === 0) return;
+  async #ring(hints: readonly Hint[]): Promise<boolean> {
+    if (hints.length === 0) return false;
     const { store, env, book } = this.#engine;
     const at = env.now();
     // It may have become our own meanwhile.
@@ -177,6 +190,7 @@ export class Neighbours {
     const others = hints.filter((hint) => !own.includes(hint));
     const rows = others.map(({ topic, tier }): ActivityRow => ({ topic, tier, at }));
     if (rows.length > 0) await store.recordActivity(BELL_SHARD, bellOf(at), rows);
+    return rows.length > 0;
   }
 
   // ── hearing ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -215,7 +229,7 @@ export class Neighbours {
       looking.again = true;
       return;
     }
-    const state = { again: false };
+    const state = { topic: address.topic, again: false };
     this.#looking.set(key, state);
     this.#later(0, async () => {
       let failed = true;

@@ -49,7 +49,7 @@ describe.skipIf(found === null)('the schema on Cassandra', () => {
     const address = database.newAddress();
     await open({ address, meta: { segmentSize: 50, messageBuckets: 3 } });
     const again = await open({ address, meta: { segmentSize: 60, messageBuckets: 9 } });
-    expect(again.meta).toMatchObject({ segmentSize: 50, messageBuckets: 3, shards: 1 });
+    expect(again.meta).toMatchObject({ segmentSize: 50, messageBuckets: 3, shards: 256 });
   });
 
   it('goes on where a migration was cut off', async () => {
