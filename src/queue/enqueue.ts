@@ -140,7 +140,8 @@ export class Enqueuer {
         const ids = await appended;
         call.hasWritten = true;
         // It is there, whatever comes of the rest.
-        this.#arrived(topic, log, group.length, isPurged(tasks[group[0]!]!.entry, topic.settings.purgedAt));
+        const known = log.tenure === topic.tenure ? topic : await this.#engine.book.topicOf(log, topic.name);
+        this.#arrived(known, log, group.length, isPurged(tasks[group[0]!]!.entry, topic.settings.purgedAt));
         if (recorded !== null) await recorded;
         await this.#engine.activity.confirm(log);
         for (const [nth, at] of group.entries()) {

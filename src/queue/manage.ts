@@ -62,8 +62,9 @@ export class Manager {
     throw new QueueError('busy', 'the task changes faster than it can be cancelled');
   }
 
-  async #cancelled(topic: Topic, log: Log, place: Place, head: EntryHead, at: number): Promise<void> {
-    const { messages, signals } = this.#engine;
+  async #cancelled(of: Topic, log: Log, place: Place, head: EntryHead, at: number): Promise<void> {
+    const { messages, signals, book } = this.#engine;
+    const topic = await book.topicOf(log, of.name);
     const open = log.open.get(place.id);
     if (isSlotTopic(place.topic)) this.#engine.book.delay(log, topic.name, -1);
     else if (open === undefined) log.countReady(-1);

@@ -82,7 +82,9 @@ export class Mover {
    */
   async #settle(from: Log, dest: Log, pendings: readonly Pending[], byHolder: boolean): Promise<readonly boolean[]> {
     const { env, book, signals } = this.#engine;
-    const topic = await book.topic(topicOf(dest.address, pendings[0]!));
+    const name = topicOf(dest.address, pendings[0]!);
+    // The logs may have been looked up in two tenures of their shard.
+    const [topic, formerly] = await Promise.all([book.topicOf(dest, name), book.topicOf(from, name)]);
     const at = env.now();
     topic.moving += pendings.length;
     try {
@@ -99,7 +101,7 @@ export class Mover {
         set: verdictPatch(steps.get(pending)!, at),
       }));
       const ready = [...steps.keys()].filter((pending) => steps.get(pending) === 'mark-ready');
-      for (const pending of ready) this.#left(topic, from, pending, commits.answers.get(pending)!.applied);
+      for (const pending of ready) this.#left(formerly, from, pending, commits.answers.get(pending)!.applied);
       const arrived = ready.filter((pending) => marks.answers.get(pending)?.applied);
       // Another server has appended some, and has not told of them yet: they are counted as they are found.
       const known = arrived.filter(({ place }) => place.id < dest.nextId);
@@ -207,7 +209,7 @@ export class Mover {
       await this.resolve(dest, [asPending(dest, head)]);
       return;
     }
-    const topic = await this.#engine.book.topic(topicOf(place, head));
+    const topic = await this.#engine.book.topicOf(dest, topicOf(place, head));
     await this.#updateRows(topic, dest, [{ ...head, place }], head.placedAt);
   }
 }

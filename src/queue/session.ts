@@ -239,7 +239,7 @@ export class Session {
       left: async (log, ids) => {
         if (log.tenure.holds) return;
         this.#tell(log, { left: ids });
-        const topic = isSlotTopic(log.address.topic) ? undefined : this.engine.book.peek(log.address.topic);
+        const topic = this.engine.book.peekTopicOf(log);
         if (topic !== undefined && topic.settings.cooldownMs !== null) await this.neighbours.told();
       },
       settled: (uid) => this.waits.settled(uid),

@@ -110,7 +110,7 @@ export class Settler {
       [...groups.values()].map(async ({ address, items }) => {
         const { book } = this.#engine;
         const log = book.peekLog(address) ?? (await book.log(address));
-        const topic = book.peek(address.topic) ?? (await book.topic(address.topic));
+        const topic = book.peekTopicOf(log) ?? (await book.topicOf(log));
         await act({ log, topic, items }, results);
       }),
     );

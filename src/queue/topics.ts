@@ -266,6 +266,15 @@ export class TopicBook {
     return log;
   }
 
+  /** The topic that goes with a log, or that has tasks in a time slot: of the same tenure, also where that ended meanwhile. */
+  topicOf(log: Log, name = log.address.topic): Promise<Topic> {
+    return this.#topicIn(log.tenure, name);
+  }
+
+  peekTopicOf(log: Log): Topic | undefined {
+    return this.#shelf(log.tenure).topics.get(log.address.topic);
+  }
+
   /** The topic as this tenure knows it, also where the tenure ended meanwhile. */
   #topicIn(tenure: Tenure, name: string): Promise<Topic> {
     const known = this.#shelf(tenure).topics.get(name);

@@ -76,6 +76,8 @@ export class Holdings {
   #cancel: (() => void) | null = null;
   #step: Promise<void> = Promise.resolve();
   #stepAgain = false;
+  /** No turn of the timer's is under way. */
+  #rested = true;
   #stopped = false;
   /** When the store last answered, by the monotonic clock. */
   lastAnswerAt: number;
@@ -151,6 +153,7 @@ export class Holdings {
   /** Takes its share of the shards where they are free, and goes on to raise its beat and to watch the others'. */
   async start(): Promise<void> {
     // Nobody else could schedule an embedded store: a start that failed is the caller's to know.
+    if (!this.#store.exclusive) await this.#raiseBeat();
     await this.#inTurn(() => (this.#store.exclusive ? this.#work() : this.#turn()));
     if (!this.#store.exclusive) this.#events.changed(this.others);
     this.#again();
@@ -171,6 +174,7 @@ export class Holdings {
   async want(holds: boolean): Promise<void> {
     if (this.#holds === holds || this.#stopped) return;
     this.#holds = holds;
+    await this.#raiseBeat();
     await this.#inTurn(() => this.#turn());
   }
 
@@ -178,6 +182,7 @@ export class Holdings {
   async join(address: string): Promise<void> {
     this.#self = { ...this.#self, address };
     this.#holds = true;
+    await this.#raiseBeat();
     await this.#inTurn(() => this.#turn());
     this.#events.changed(this.others);
   }
@@ -221,9 +226,16 @@ export class Holdings {
 
   #again(): void {
     if (this.#stopped) return;
+    // The beat does not wait for its turn: a write of rows may be in doubt for longer than a lease lasts.
     this.#cancel = this.#env.timer(BEAT_MS, () => {
       const watchdog = this.#watchdog();
-      void this.#inTurn(() => this.#turn()).finally(() => {
+      if (this.#rested) {
+        this.#rested = false;
+        void this.#inTurn(() => this.#turn()).finally(() => {
+          this.#rested = true;
+        });
+      }
+      void this.#raiseBeat().finally(() => {
         watchdog();
         this.#again();
       });
@@ -253,26 +265,34 @@ export class Holdings {
     try {
       await this.#work();
     } catch (error) {
-      if (!this.#stopped)
-        this.#logger.warn({ err: error }, 'the beat of this server could not be raised, or rows of shards read');
+      this.#tellTrouble(error, 'the rows of shards could not be read or written');
     }
     this.#letGoInTime();
   }
 
   async #work(): Promise<void> {
-    if (!this.#store.exclusive) await this.#raiseBeat();
     await this.#read();
     await this.#balance();
     this.lastAnswerAt = this.#env.monotonic();
   }
 
   async #raiseBeat(): Promise<void> {
+    if (this.#store.exclusive) return;
     // It counts from before the write: others may have seen it since then.
     const at = this.#env.monotonic();
-    await this.#store.writeNode({ ...this.#self, beat: ++this.#beat, holds: this.#holds && !this.#stopped });
+    try {
+      await this.#store.writeNode({ ...this.#self, beat: ++this.#beat, holds: this.#holds && !this.#stopped });
+    } catch (error) {
+      this.#tellTrouble(error, 'the beat of this server could not be raised');
+      return;
+    }
     // A process that was paused past its lease lets go before it counts on this beat: others may have taken its shards.
     this.#letGoInTime();
-    this.#beatAt = at;
+    this.#beatAt = Math.max(this.#beatAt, at);
+  }
+
+  #tellTrouble(error: unknown, what: string): void {
+    if (!this.#stopped) this.#logger.warn({ err: error }, what);
   }
 
   async #read(serial = false): Promise<void> {
@@ -300,11 +320,11 @@ export class Holdings {
     }
   }
 
-  /** Who holds each shard; null: nobody, or one that is not alive, or this server, which has lost it. */
+  /** Who holds each shard; null: nobody, or one that is not alive. */
   #holders(): (string | null)[] {
     return Array.from({ length: this.#store.meta.shards }, (_, shard) => {
       const holder = this.#rows.get(shard)?.holder ?? null;
-      if (holder === this.#self.id) return this.#held.has(shard) ? holder : null;
+      if (holder === this.#self.id) return holder;
       const seen = holder === null ? undefined : this.#nodes.get(holder);
       return seen !== undefined && this.#isAlive(seen) ? holder : null;
     });
@@ -322,6 +342,10 @@ export class Holdings {
       const [holders, members] = [this.#holders(), this.#members()];
       const { take, handOver } = planSpread({ holders, members });
       const taken = [...take].flatMap(([shard, to]) => (to === this.#self.id ? [shard] : []));
+      // Ours by the row, which nobody else can take then; but let go of, so that it is begun anew under another term.
+      for (const [shard, { holder }] of this.#rows) {
+        if (holder === this.#self.id && !this.#held.has(shard)) taken.push(shard);
+      }
       const given = new Map(
         members.includes(this.#self.id)
           ? [...handOver].filter(([shard]) => this.#held.has(shard))

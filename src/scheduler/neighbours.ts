@@ -205,7 +205,7 @@ export class Neighbours {
   #close(address: LogAddress, ids: readonly number[]): void {
     const { book, signals, env } = this.#engine;
     const log = book.peekLog(address);
-    const topic = isSlotTopic(address.topic) ? undefined : book.peek(address.topic);
+    const topic = log && book.peekTopicOf(log);
     if (log === undefined || topic === undefined) return;
     let leased = 0;
     for (const id of ids) {
@@ -254,7 +254,7 @@ export class Neighbours {
       this.#noteSlot(known);
       return;
     }
-    const topic = await book.topic(address.topic);
+    const topic = await book.topicOf(known);
     if (known.isDead) await recountDead(this.#engine, known, topic);
     if (added.length > 0) signals.ready(topic);
     signals.due(known, env.now());

@@ -124,7 +124,7 @@ async function recoverSlot(engine: Engine, log: Log): Promise<void> {
   log.scan = log.completion;
   for await (const head of heads(engine, log, log.completion, log.nextId)) {
     if (head.target === null) continue;
-    const topic = await engine.book.topic(head.target);
+    const topic = await engine.book.topicOf(log, head.target);
     if (counts(head, topic)) engine.book.delay(log, topic.name, 1);
   }
 }

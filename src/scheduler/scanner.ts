@@ -143,7 +143,7 @@ export class Scanner {
 
   async #pass(log: Log): Promise<void> {
     if (!log.tenure.holds) return;
-    const topic = await this.#engine.book.topic(log.address.topic);
+    const topic = await this.#engine.book.topicOf(log);
     const nextDead = log.isDead ? await this.#passDead(topic, log) : null;
     if (!log.isDead) {
       await this.#sweep(topic, log);
@@ -383,7 +383,7 @@ export class Scanner {
   }
 
   #retentionOf(log: Log): number {
-    return this.#engine.book.peek(log.address.topic)?.settings.retentionMs ?? 0;
+    return this.#engine.book.peekTopicOf(log)?.settings.retentionMs ?? 0;
   }
 
   /** Closes full segments above the completion cursor in which all is settled, so that they can be trimmed. */

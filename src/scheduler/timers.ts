@@ -124,7 +124,7 @@ export class Timers {
 
   async #keep(log: Log, entry: EntryHead): Promise<void> {
     if (entry.target === null || entry.status === 'void' || entry.status === 'duplicate') return;
-    const topic = await this.#engine.book.topic(entry.target);
+    const topic = await this.#engine.book.topicOf(log, entry.target);
     log.keepUntil = Math.max(log.keepUntil, entry.updatedAt + topic.settings.retentionMs);
   }
 
@@ -152,7 +152,7 @@ export class Timers {
     const now = this.#engine.env.now();
     let all = true;
     for (const entry of entries) {
-      const topic = await this.#engine.book.topic(entry.target!);
+      const topic = await this.#engine.book.topicOf(log, entry.target!);
       if (isPurged(entry, topic.settings.purgedAt)) {
         all = (await this.#end(log, topic, entry, 'cancelled', 'purged', now)) && all;
       } else if (isExpired(entry, now)) {
