@@ -132,6 +132,32 @@ export interface NodeRow {
   readonly holds: boolean;
 }
 
+/** A segment that has anything: a header, entries, or both. */
+export interface SegmentAddress extends LogAddress {
+  readonly segment: number;
+}
+
+/** A message row as it lies there, and when it goes by itself: null, it stays. */
+export interface StoredMessage {
+  readonly topic: string;
+  readonly row: MessageRow;
+  readonly expiresAt: number | null;
+}
+
+export interface StoredCheckpoint extends LogAddress {
+  readonly checkpoint: Checkpoint;
+}
+
+export interface StoredTopic extends TopicRow {
+  readonly topic: string;
+}
+
+/** A page of a whole table, in the store's own order; `next` is the cursor of the page behind it, null at the end. */
+export interface Page<T> {
+  readonly rows: readonly T[];
+  readonly next: string | null;
+}
+
 /** A topic's settings, as JSON text, and the version that the next change names. */
 export interface TopicRow {
   readonly settings: string;
@@ -206,6 +232,20 @@ export interface Store {
   /** A plain write, which goes by itself after a minute without another one. */
   writeNode(node: NodeRow): Promise<void>;
   dropNode(id: string): Promise<void>;
+
+  /**
+   * Whole tables, page by page, for who looks the store over: the queue itself never enumerates. A row that is there
+   * from the first page to the last is told once; of one that comes or goes meanwhile nothing is promised. Message rows
+   * whose time is over are left out. A page may hold fewer rows than `limit`, also before the last one.
+   *
+   * @param after the `next` of the page before; null: from the beginning
+   */
+  scanSegments(after: string | null, limit: number): Promise<Page<SegmentAddress>>;
+  scanCheckpoints(after: string | null, limit: number): Promise<Page<StoredCheckpoint>>;
+  scanMessages(after: string | null, limit: number): Promise<Page<StoredMessage>>;
+  scanTopics(after: string | null, limit: number): Promise<Page<StoredTopic>>;
+  /** The periods of a shard's activity index that have rows, in no order. */
+  listPeriods(shard: number): Promise<readonly number[]>;
 
   /** Deletes what has outlived its time to live, where the database does not do so itself; returns how many rows. */
   sweep(now: number, limit: number): Promise<number>;

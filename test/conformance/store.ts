@@ -30,6 +30,8 @@ import {
   topicConformance,
 } from './registers.ts';
 
+import { scanConformance } from './scans.ts';
+
 export type { OpenStore, StoreCapabilities } from './harness.ts';
 
 export function storeConformance(name: string, openStore: OpenStore, capabilities: StoreCapabilities = {}): void {
@@ -66,6 +68,7 @@ export function storeConformance(name: string, openStore: OpenStore, capabilitie
     activityConformance(store);
     shardConformance(store);
     nodeConformance(store);
+    scanConformance(store);
     reopenConformance(openStore, capabilities);
   });
 }

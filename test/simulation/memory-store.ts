@@ -250,6 +250,46 @@ export class MemoryStore implements Store {
     );
   }
 
+  scanSegments(after: string | null, limit: number) {
+    return this.#carry(
+      'read',
+      () => this.#tables.scanSegments(after, limit),
+      () => 'scanSegments',
+    );
+  }
+
+  scanCheckpoints(after: string | null, limit: number) {
+    return this.#carry(
+      'read',
+      () => this.#tables.scanCheckpoints(after, limit),
+      () => 'scanCheckpoints',
+    );
+  }
+
+  scanMessages(after: string | null, limit: number) {
+    return this.#carry(
+      'read',
+      () => this.#tables.scanMessages(after, limit),
+      () => 'scanMessages',
+    );
+  }
+
+  scanTopics(after: string | null, limit: number) {
+    return this.#carry(
+      'read',
+      () => this.#tables.scanTopics(after, limit),
+      () => 'scanTopics',
+    );
+  }
+
+  listPeriods(shard: number) {
+    return this.#carry(
+      'read',
+      () => this.#tables.listPeriods(shard),
+      () => `listPeriods ${shard}`,
+    );
+  }
+
   sweep(now: number, limit: number) {
     return this.#carry(
       'plain',

@@ -307,6 +307,51 @@ export class Tables {
   dropPeriod(shard: number, period: number): void {
     this.activity.delete(`${shard}/${period}`);
   }
+
+  listPeriods(shard: number): readonly number[] {
+    return [...this.activity.keys()]
+      .filter((key) => key.startsWith(`${shard}/`))
+      .map((key) => Number(key.slice(key.indexOf('/') + 1)));
+  }
+
+  // ── whole tables ──────────────────────────────────────────────────────────────────────────────────────────────
+
+  scanSegments(after: string | null, limit: number) {
+    const all = [...this.logs.values()].flatMap(({ address, segments }) =>
+      [...segments.keys()].map((segment) => ({ ...address, segment })),
+    );
+    return pageOf(all, after, limit, ({ topic, tier, segment }) => [topic, tier, segment]);
+  }
+
+  scanCheckpoints(after: string | null, limit: number) {
+    const all = [...this.checkpoints].flatMap(([topic, tiers]) =>
+      [...tiers].map(([tier, checkpoint]) => ({ topic, tier, checkpoint })),
+    );
+    return pageOf(all, after, limit, ({ topic, tier }) => [topic, tier]);
+  }
+
+  scanMessages(after: string | null, limit: number) {
+    const now = this.clock();
+    const all = [...this.messages].flatMap(([topic, rows]) =>
+      [...rows.values()].flatMap(({ row, expiresAt }) =>
+        expiresAt === null || expiresAt > now ? [{ topic, row, expiresAt }] : [],
+      ),
+    );
+    return pageOf(all, after, limit, ({ topic, row }) => [topic, row.key]);
+  }
+
+  scanTopics(after: string | null, limit: number) {
+    const all = [...this.topics].map(([topic, row]) => ({ topic, ...row }));
+    return pageOf(all, after, limit, ({ topic }) => [topic]);
+  }
+}
+
+/** A page in the order of keys as texts; the cursor is the key of the last row. */
+function pageOf<T>(all: readonly T[], after: string | null, limit: number, key: (row: T) => readonly unknown[]) {
+  const keyed = all.map((row) => ({ row, text: JSON.stringify(key(row)) })).sort((a, b) => (a.text < b.text ? -1 : 1));
+  const behind = after === null ? keyed : keyed.filter(({ text }) => text > after);
+  const page = behind.slice(0, limit);
+  return { rows: page.map(({ row }) => row), next: behind.length > limit ? page.at(-1)!.text : null };
 }
 
 const cursorOf = ({ at, topic, tier }: ActivityRow): string => `${at}/${tier}/${topic}`;

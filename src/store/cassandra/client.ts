@@ -125,6 +125,20 @@ export class Cluster {
     return rows;
   }
 
+  /**
+   * A page of a whole table, in the order of the ring. The cursor is the driver's own, and good for this query alone.
+   * @param after the cursor that the page before came with; null: from the beginning
+   */
+  async page(
+    query: string,
+    after: string | null,
+    limit: number,
+  ): Promise<{ readonly rows: readonly Row[]; readonly next: string | null }> {
+    const options = { consistency: this.#quorum, fetchSize: limit, ...(after === null ? {} : { pageState: after }) };
+    const result = await this.#repeating(() => this.#client.execute(query, [], options));
+    return { rows: result.rows, next: result.pageState ?? null };
+  }
+
   /** Rows as one given node knows them, of tables that each node has for itself. */
   async rowsOf(host: Host, query: string): Promise<readonly Row[]> {
     const { one } = cassandra.types.consistencies;

@@ -25,6 +25,7 @@ import { Messages } from './messages.ts';
 import { readMeta } from './meta.ts';
 import { latestSchema, migrate, schemaNumber } from './migrate.ts';
 import { Checkpoints, Nodes, Shards, Topics } from './registers.ts';
+import { Scans } from './scans.ts';
 import { Segments } from './segments.ts';
 
 export interface CassandraOptions extends CassandraCredentials {
@@ -120,6 +121,7 @@ export class CassandraStore implements Store {
   readonly #topics: Topics;
   readonly #shards: Shards;
   readonly #nodes: Nodes;
+  readonly #scans: Scans;
 
   constructor(cluster: Cluster, meta: StoreMeta, clock: DatabaseClock) {
     this.description = cluster.name;
@@ -135,6 +137,7 @@ export class CassandraStore implements Store {
     this.#topics = new Topics(cluster);
     this.#shards = new Shards(cluster);
     this.#nodes = new Nodes(cluster);
+    this.#scans = new Scans(cluster);
   }
 
   now(): number {
@@ -240,6 +243,26 @@ export class CassandraStore implements Store {
 
   dropNode(id: string) {
     return this.#nodes.drop(id);
+  }
+
+  scanSegments(after: string | null, limit: number) {
+    return this.#scans.segments(after, limit);
+  }
+
+  scanCheckpoints(after: string | null, limit: number) {
+    return this.#scans.checkpoints(after, limit);
+  }
+
+  scanMessages(after: string | null, limit: number) {
+    return this.#scans.messages(after, limit, this.now());
+  }
+
+  scanTopics(after: string | null, limit: number) {
+    return this.#scans.topics(after, limit);
+  }
+
+  listPeriods(shard: number) {
+    return this.#scans.periods(shard);
   }
 
   /** Nothing to do: Cassandra lets rows go by themselves. */

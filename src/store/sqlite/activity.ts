@@ -11,6 +11,7 @@ export class Activity {
   readonly #insert: Statement;
   readonly #page: Statement<unknown[], Row>;
   readonly #drop: Statement;
+  readonly #periods: Statement<unknown[], number>;
 
   constructor(db: Database) {
     this.#insert = db.prepare('INSERT OR IGNORE INTO activity (shard, period, at, topic, tier) VALUES (?, ?, ?, ?, ?)');
@@ -24,6 +25,17 @@ export class Activity {
       `DELETE FROM activity WHERE shard = ? AND period = ? AND (at, topic, tier) IN
          (SELECT at, topic, tier FROM activity WHERE shard = ? AND period = ? LIMIT ${DROP_ROWS})`,
     );
+    // From one period to the next by the key: the rows between are not read.
+    this.#periods = db
+      .prepare<unknown[], number>(
+        `WITH RECURSIVE found (period) AS (
+           SELECT min(period) FROM activity WHERE shard = @shard
+           UNION ALL
+           SELECT (SELECT min(period) FROM activity WHERE shard = @shard AND period > found.period) FROM found
+           WHERE found.period IS NOT NULL
+         ) SELECT period FROM found WHERE period IS NOT NULL`,
+      )
+      .pluck();
   }
 
   record(shard: number, period: number, rows: readonly ActivityRow[]): void {
@@ -41,6 +53,11 @@ export class Activity {
     const found = this.#page.all(shard, period, at, topic, tier, limit + 1);
     const rows = found.slice(0, limit).map(([at, topic, tier]) => ({ topic, tier, at }));
     return { rows, next: found.length > limit ? cursorText(rows.at(-1)) : null };
+  }
+
+  /** The periods that have rows. */
+  periods(shard: number): readonly number[] {
+    return this.#periods.all({ shard });
   }
 
   /** Deletes some rows of a period; returns how many. */

@@ -26,6 +26,7 @@ import { Messages, SWEEP_ROWS } from './messages.ts';
 import { readMeta } from './migrate.ts';
 import { type OpenFile, openFile } from './open.ts';
 import { Checkpoints, Nodes, Shards, Topics } from './registers.ts';
+import { Scans } from './scans.ts';
 import { Segments } from './segments.ts';
 
 export interface SqliteOptions {
@@ -84,6 +85,7 @@ export class SqliteStore implements Store {
   readonly #topics: Topics;
   readonly #shards: Shards;
   readonly #nodes: Nodes;
+  readonly #scans: Scans;
 
   constructor(path: string, file: OpenFile, now: () => number = Date.now) {
     const { db } = file;
@@ -104,6 +106,7 @@ export class SqliteStore implements Store {
     this.#topics = new Topics(db);
     this.#shards = new Shards(db);
     this.#nodes = new Nodes(db);
+    this.#scans = new Scans(db, meta.segmentSize);
   }
 
   now() {
@@ -213,6 +216,26 @@ export class SqliteStore implements Store {
 
   dropNode(id: string) {
     return this.#write(ROW_BYTES, () => this.#nodes.drop(id, this.#now()));
+  }
+
+  scanSegments(after: string | null, limit: number) {
+    return this.#read(() => this.#scans.segments(after, limit));
+  }
+
+  scanCheckpoints(after: string | null, limit: number) {
+    return this.#read(() => this.#scans.checkpoints(after, limit));
+  }
+
+  scanMessages(after: string | null, limit: number) {
+    return this.#read(() => this.#scans.messages(after, limit, this.#now()));
+  }
+
+  scanTopics(after: string | null, limit: number) {
+    return this.#read(() => this.#scans.topics(after, limit));
+  }
+
+  listPeriods(shard: number) {
+    return this.#read(() => this.#activity.periods(shard));
   }
 
   sweep(now: number, limit: number) {
