@@ -68,6 +68,8 @@ export class Mover {
    */
   async resolve(dest: Log, pendings: readonly Pending[]): Promise<readonly boolean[]> {
     const results = new Map<Pending, boolean>();
+    // Who appended them may still be about to record the log: once the origins are final, that must have been done.
+    await this.#engine.activity.ensure(dest);
     for (const [, group] of groupByOrigin(pendings)) {
       const from = await this.#engine.book.log(group[0]!.origin);
       const verdicts = await this.#settle(from, dest, group, false);
