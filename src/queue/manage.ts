@@ -174,7 +174,8 @@ export class Manager {
     );
     const writes = entries.map((entry): MessageWrite => {
       const row = liveRow(messageKey(entry)!, entry, placeIn(log.address, entry.id));
-      return { expect: { uid: entry.uid }, row, ttlMs: null };
+      // Nothing of a later time: the write may be carried out late, when the task has gone on, or ended.
+      return { expect: { uid: entry.uid, statusIn: ['live', 'dead'], hopsBelow: entry.hops + 1 }, row, ttlMs: null };
     });
     const answers = [...(await this.#engine.messages.write(topic.name, writes))];
     const gone = answers.flatMap((answer, at) => (answer === 'absent' ? [at] : []));

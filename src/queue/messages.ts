@@ -109,35 +109,36 @@ export class Messages {
 
   /**
    * Settles the rows of tasks that ended (dead letters included): only from now on does the dedup window count. A row
-   * that is missing is inserted as settled, so that no writer that was paused inserts it as live; one that another
-   * task owns by now stays.
+   * that is missing, or still that of the task to be superseded, is written as settled, so that no writer that was
+   * paused writes it as live; one that another task owns by now stays.
    */
   async settle(
     topic: string,
     settings: TopicSettings,
     ended: readonly {
-      readonly task: Known;
+      readonly task: Known & Partial<Pick<EntryTask, 'supersedes'>>;
       readonly place: Place;
       readonly status: MessageStatus;
       readonly at: number;
     }[],
   ): Promise<void> {
-    const settles = ended.flatMap(({ task, place, status, at }) => {
+    let waiting = ended.flatMap(({ task, place, status, at }) => {
       const key = messageKey(task);
       if (key === null) return [];
       const row: MessageRow = { ...liveRow(key, task, place), status, settledAt: at };
-      return [
-        { expect: { uid: task.uid, statusIn: ['live', 'dead'] }, row, ttlMs: ttlMs(row, settings) } as MessageWrite,
-      ];
+      const write: MessageWrite = { row, ttlMs: rowTtlMs(row, settings), expect: isUnsettled(row) };
+      return [{ task, write }];
     });
-    if (settles.length === 0) return;
-    const results = await this.write(topic, settles);
-    const inserts = settles.flatMap((write, index) =>
-      results[index] === 'absent' && isWithin(write, this.#env.now())
-        ? [{ ...write, expect: { absent: true } } as MessageWrite]
-        : [],
-    );
-    if (inserts.length > 0) await this.write(topic, inserts);
+    for (let tries = 0; waiting.length > 0 && tries < ROW_TRIES; tries++) {
+      const results = await this.write(
+        topic,
+        waiting.map(({ write }) => write),
+      );
+      waiting = waiting.flatMap(({ task, write }, index) => {
+        const expect = nextToSettle(task, write, results[index]!, this.#env.now());
+        return expect === null ? [] : [{ task, write: { ...write, expect } }];
+      });
+    }
   }
 
   /**
@@ -152,8 +153,7 @@ export class Messages {
       const key = messageKey(task);
       return key === null ? [] : [{ task, row: liveRow(key, task, place), expect: isBehind(task) }];
     });
-    // Its row may be written by others in between; each of them does so once.
-    for (let tries = 0; waiting.length > 0 && tries < RELOCATE_TRIES; tries++) {
+    for (let tries = 0; waiting.length > 0 && tries < ROW_TRIES; tries++) {
       const results = await this.write(
         topic,
         waiting.map(({ row, expect }) => ({ expect, row, ttlMs: null })),
@@ -166,17 +166,50 @@ export class Messages {
   }
 }
 
-const RELOCATE_TRIES = 5;
+/** A row may be written by others in between; each of them does so once. */
+const ROW_TRIES = 5;
 
-/** The row is the task's, and does not know yet that it moved. */
-const isBehind = (task: Known): MessageCondition => ({ uid: task.uid, statusIn: ['live'], hopsBelow: task.hops });
+/** The row is the task's, and does not say yet that it ended; of a dead letter, that it went on since. */
+const isUnsettled = ({ uid, hops }: MessageRow): MessageCondition => ({
+  uid,
+  statusIn: ['live', 'dead'],
+  hopsBelow: hops + 1,
+});
+
+/** Under which condition an ended task's row is to be written, by what stood there; null: not at all. */
+function nextToSettle(
+  task: Known & Partial<Pick<EntryTask, 'supersedes'>>,
+  write: MessageWrite,
+  found: MessageResult,
+  now: number,
+): MessageCondition | null {
+  if (found === null) return null;
+  if (found === 'absent') return isWithin(write, now) ? { absent: true } : null;
+  // Who moved the task, or enqueued it, wrote its row after it was found to be missing.
+  if (found.uid === task.uid) return meetsMessage(found, isUnsettled(write.row)) ? isUnsettled(write.row) : null;
+  return supersedes(task, found) && isWithin(write, now) ? { uid: found.uid, statusIn: [found.status] } : null;
+}
+
+/** The row is that of a settled task whose message id this one takes over. */
+const supersedes = (task: Partial<Pick<EntryTask, 'supersedes'>>, found: MessageRow): boolean =>
+  found.uid === task.supersedes && !isLive(found.status);
+
+/**
+ * The row is the task's, and does not know yet that it moved. It may say that the task is dead, as who finished the move
+ * to the dead letters has found it: one that went on from there was redriven.
+ */
+const isBehind = (task: Known): MessageCondition => ({
+  uid: task.uid,
+  statusIn: ['live', 'dead'],
+  hopsBelow: task.hops,
+});
 
 /** Under which condition a moved task's row is to be written, by what stood there; null: not at all. */
 function nextToRelocate(task: Known & Pick<EntryTask, 'supersedes'>, found: MessageResult): MessageCondition | null {
   if (found === null) return null;
   if (found === 'absent') return { absent: true };
-  if (found.uid === task.uid) return isLive(found.status) && found.hops < task.hops ? isBehind(task) : null;
-  return found.uid === task.supersedes && !isLive(found.status) ? { uid: found.uid, statusIn: [found.status] } : null;
+  if (found.uid === task.uid) return meetsMessage(found, isBehind(task)) ? isBehind(task) : null;
+  return supersedes(task, found) ? { uid: found.uid, statusIn: [found.status] } : null;
 }
 
 /** The row of a task that is not settled. */
@@ -193,7 +226,7 @@ export function liveRow(key: string, task: Known, place: Place): MessageRow {
 }
 
 /** How long a settled row stays: as long as its task can be looked at, and its id is remembered. */
-function ttlMs(row: MessageRow, settings: TopicSettings): number | null {
+export function rowTtlMs(row: MessageRow, settings: TopicSettings): number | null {
   const kept = row.status === 'dead' ? settings.deadRetentionMs : settings.retentionMs;
   if (row.key.startsWith('u')) return kept;
   return settings.dedupWindowMs === null ? null : Math.max(kept, settings.dedupWindowMs);
