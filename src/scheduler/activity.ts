@@ -14,7 +14,7 @@
  * comes behind that write, and drops what nobody reads any more.
  */
 import type { LogAddress } from '../core/entry.ts';
-import { logKey } from '../core/log.ts';
+import { isSlotTopic, logKey } from '../core/log.ts';
 import type { Activity } from '../queue/engine.ts';
 import type { Environment } from '../queue/environment.ts';
 import { GroupCommit } from '../queue/group-commit.ts';
@@ -124,7 +124,7 @@ export class ActivityIndex implements Activity {
     // On a shared store others may have put something into it that nobody has told of here.
     if (known?.isIdle && !this.#store.exclusive) await known.findNewTail();
     // What is drained and trimmed is left behind; what is put into it now is recorded in the new period.
-    if (!log.isIdle) await this.confirm(log);
+    if (isStillNeeded(log)) await this.confirm(log);
   }
 
   async *#rows(shard: number, period: number): AsyncGenerator<ActivityRow> {
@@ -141,3 +141,6 @@ export class ActivityIndex implements Activity {
     } while (from !== null);
   }
 }
+
+/** A time slot is known until its headers are gone, too: a server that stops before that leaves them to the next one. */
+const isStillNeeded = (log: Log): boolean => !log.isIdle || (isSlotTopic(log.address.topic) && log.nextId > 0);

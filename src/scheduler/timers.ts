@@ -96,7 +96,7 @@ export class Timers {
       }
       for (const entry of page) {
         if (entry.status === 'moved') await this.#mover.ensureArrived(entry);
-        else if (isFinal(entry.status)) await this.#keep(log, entry);
+        else if (isFinal(entry.status)) await this.#agree(log, entry);
       }
       if (
         !(await this.#moveOn(
@@ -122,10 +122,14 @@ export class Timers {
     } else this.note(log);
   }
 
-  async #keep(log: Log, entry: EntryHead): Promise<void> {
-    if (entry.target === null || entry.status === 'void' || entry.status === 'duplicate') return;
+  /** What ended in the slot stays for the retention; whoever ended it may have died before its message row said so. */
+  async #agree(log: Log, entry: EntryHead): Promise<void> {
+    const { status, updatedAt: at } = entry;
+    if (entry.target === null || (status !== 'cancelled' && status !== 'expired')) return;
     const topic = await this.#engine.book.topicOf(log, entry.target);
-    log.keepUntil = Math.max(log.keepUntil, entry.updatedAt + topic.settings.retentionMs);
+    log.keepUntil = Math.max(log.keepUntil, at + topic.settings.retentionMs);
+    const place = placeIn(log.address, entry.id);
+    await this.#engine.messages.settle(topic.name, topic.settings, [{ task: entry, place, status, at }]);
   }
 
   #isOver(log: Log): boolean {
@@ -184,12 +188,10 @@ export class Timers {
     const set: EntryChange['set'] = { status, version: FINAL_VERSION, updatedAt: now, reason };
     const [answer] = await log.change([{ id: entry.id, expect: { uid: entry.uid, version: entry.version }, set }]);
     if (!answer!.applied) return false;
-    await this.#keep(log, { ...entry, ...set });
     // Purged ones were taken off when they were purged.
     if (!isPurged(entry, topic.settings.purgedAt)) this.#engine.book.delay(log, topic.name, -1);
     if (status === 'expired') this.#engine.counters.expired++;
-    const place = placeIn(log.address, entry.id);
-    await this.#engine.messages.settle(topic.name, topic.settings, [{ task: entry, place, status, at: now }]);
+    await this.#agree(log, { ...entry, ...set });
     this.#engine.signals.settled(entry.uid);
     this.#engine.signals.changed(topic);
     return true;
