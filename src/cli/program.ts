@@ -1,6 +1,8 @@
 import { Command } from 'commander';
 import { type Environment, type Flags, SERVER_SETTINGS, STORE_SETTINGS } from '../config.ts';
 import { VERSION } from '../http/version.ts';
+import { positive } from './arguments.ts';
+import type { AuditFlags } from './audit.ts';
 import { examples, withSettings } from './command.ts';
 import { addEnqueueCommand } from './enqueue.ts';
 import { addTaskCommands } from './task-commands.ts';
@@ -55,6 +57,8 @@ export function createProgram(env: Environment): Command {
     "ebbmark migrate --store 'cassandra://10.0.0.1/ebbmark?replication=3'",
   );
 
+  addAuditCommand(program, env);
+
   examples(
     program,
     'ebbmark serve                                    run the server',
@@ -67,4 +71,31 @@ export function createProgram(env: Environment): Command {
     '\nCommands speak to the running server (--url, EBBMARK_URL); --store opens a SQLite file that no server has\nopen, or a keyspace of Cassandra (logging in as EBBMARK_CASSANDRA_… says).\nExit codes: 0 done, 1 failed or partly refused, 2 called the wrong way.',
   );
   return program;
+}
+
+function addAuditCommand(program: Command, env: Environment): void {
+  const command = withSettings(
+    program
+      .command('audit')
+      .description('look a store over: what would never be found, what must not be, and what is left over')
+      .option('--repair', 'mend what can be, and say what was left and why')
+      .option('--limit <n>', 'examples of each rule', positive, 5)
+      .option('--json', 'print JSON'),
+    STORE_SETTINGS,
+  ).action(async (flags: AuditFlags) => (await import('./audit.ts')).audit(flags, env));
+  examples(
+    command,
+    'ebbmark audit --store sqlite:./ebbmark.db',
+    "ebbmark audit --repair --store 'cassandra://10.0.0.1/ebbmark'",
+  );
+  command.addHelpText(
+    'after',
+    `
+It works on the store itself, never through a server. A SQLite file must not be open elsewhere; servers may go on
+working on a keyspace, and what looks wrong there is told only once it has stood four looks in half a minute.
+A repair makes only conditional writes that the queue makes as well, moves no cursor, and takes back nothing that
+was settled. What each rule means, and what to do about it, is in docs/operations.md.
+
+Exit codes: 0 nothing was found, or all of it was mended; 1 something was found; 2 called the wrong way.`,
+  );
 }

@@ -1,4 +1,5 @@
-import { onTestFinished } from 'vitest';
+import { expect, onTestFinished } from 'vitest';
+import { auditStore } from '../../src/audit/audit.ts';
 import type { LeasedTask, LeaseRequest, Queue } from '../../src/queue/api.ts';
 import { startQueue } from '../../src/queue/open.ts';
 import { openSqliteStore, type SqliteOptions } from '../../src/store/sqlite/store.ts';
@@ -13,15 +14,24 @@ export interface TestQueue {
   restart(): Promise<Queue>;
 }
 
-/** A queue on a real SQLite store, whose clock the test moves; stopped when the test is over. */
+/**
+ * A queue on a real SQLite store, whose clock the test moves. When the test is over its store is looked over, as a
+ * process that dies just then would leave it, and the queue is stopped.
+ */
 export async function testQueue(
   options: { readonly segmentSize?: number; readonly path?: string } = {},
 ): Promise<TestQueue> {
   const env = manualEnvironment();
   const open: SqliteOptions = { now: env.now, meta: { segmentSize: options.segmentSize ?? 10_000 } };
   const path = options.path ?? ':memory:';
-  let queue = await startQueue(await openSqliteStore(path, open), { environment: env });
-  onTestFinished(() => queue.stop());
+  let store = await openSqliteStore(path, open);
+  let queue = await startQueue(store, { environment: env });
+  onTestFinished(async () => {
+    const isOpen = (await queue.readiness()).ready;
+    const rules = isOpen ? (await auditStore(store)).rules : [];
+    await queue.stop();
+    expect(rules, 'what an audit finds in the store').toEqual([]);
+  });
   return {
     get queue() {
       return queue;
@@ -30,7 +40,8 @@ export async function testQueue(
     lease: (request) => queue.lease(request),
     async restart() {
       await queue.stop();
-      queue = await startQueue(await openSqliteStore(path, open), { environment: env });
+      store = await openSqliteStore(path, open);
+      queue = await startQueue(store, { environment: env });
       return queue;
     },
   };
