@@ -27,6 +27,11 @@ const REGRESSIONS: readonly (readonly [seed: number, profile: Profile, found: st
   [215, 'unavailable', 'a task that died before its row was written was called a later one of its id'],
   [27, 'slow', 'a rate was exceeded, because leases were accounted for out of order'],
   [125, 'unknown', 'a task that was purged on its way stood at the cursor for ever'],
+  [6, 'slow', 'a move was carried out into a time slot that was not recorded yet, where a crash would have lost it'],
+  [34, 'crashes', 'a row was written as live after its settlement had found it missing, and stayed so'],
+  [921, 'crashes', 'the same, where the row was that of the task to be superseded'],
+  [21, 'crashes', 'the row of a redriven task was set back to dead'],
+  [311, 'unknown', 'the row write of a redrive was carried out late, when the task had ended'],
 ];
 
 describe('the promises hold', () => {

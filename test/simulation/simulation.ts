@@ -11,6 +11,7 @@ import { Random } from './random.ts';
 import { drawScenario, type Profile, type Scenario } from './scenario.ts';
 import { Script } from './script.ts';
 import { type ClockFault, EPOCH } from './server-process.ts';
+import { findings } from './store-audit.ts';
 import { Tables } from './tables.ts';
 
 export interface SimulationOptions {
@@ -35,6 +36,8 @@ export interface Report {
 }
 
 const MOST_STEPS = 400_000;
+/** Between two looks at the store, in virtual milliseconds. */
+const LOOK_EVERY_MS = 1_500;
 
 export async function simulate(seed: number, options: SimulationOptions = {}): Promise<Report> {
   const random = new Random(seed);
@@ -69,11 +72,13 @@ export async function simulate(seed: number, options: SimulationOptions = {}): P
       over = true;
     },
   );
+  const found = watchStore(world, tables, new Random(seed), () => over);
   const inTime = await loop.run(() => over, MOST_STEPS);
   const violations = [...cluster.troubles, ...rejections.end(), ...script.violations];
   if (!inTime) violations.push(`liveness: not over after ${MOST_STEPS} steps, at ${loop.now.toFixed(0)} ms`);
   else if (!over) violations.push('liveness: nothing is left to run, and yet somebody waits');
   violations.push(...(over ? ledger.atRest(tables) : ledger.violations));
+  violations.push(...found, ...(await findings(tables, cluster.calls)));
   const history: History = {
     calls: cluster.calls,
     calm: scenario.profile === 'calm',
@@ -99,6 +104,29 @@ export async function simulate(seed: number, options: SimulationOptions = {}): P
     lastedMs: loop.now,
     fingerprint: fingerprintOf(cluster.calls, loop),
   };
+}
+
+/** Looks the store over now and then; tells what was found first. */
+function watchStore(
+  { loop, cluster, scenario }: World,
+  tables: Tables,
+  random: Random,
+  over: () => boolean,
+): readonly string[] {
+  const found: string[] = [];
+  const look = async (): Promise<void> => {
+    if (over() || found.length > 0) return;
+    const at = loop.now.toFixed(0);
+    found.push(...(await findings(tables, cluster.calls)).map((finding) => `at ${at} ms: ${finding}`));
+    later();
+  };
+  const later = (): void => {
+    loop.after(random.around(LOOK_EVERY_MS * scenario.stretch), () => {
+      look().catch((error: unknown) => found.push(`the audit failed: ${(error as Error).stack}`));
+    });
+  };
+  later();
+  return found;
 }
 
 /** Collects rejections that nobody handles; a promise that fails behind everybody's back is a fault of its own. */
