@@ -9,6 +9,7 @@ import {
   segmentEnd,
   segmentOf,
   segmentStart,
+  shardOfSlot,
 } from '../core/log.ts';
 import { isLive, type MessageRow, messageKey, shardOf } from '../core/message.ts';
 import { DEFAULT_SETTINGS, parseSettings, type TopicSettings } from '../core/settings.ts';
@@ -33,11 +34,12 @@ const READS_AT_ONCE = 32;
 /** More moves than this in a row are a circle, which cannot be. */
 const LONGEST_WAY = 10_000;
 
-/** The row that says which periods there are, and the scheduler's term: one for all shards. */
-export const readScheduler = (store: Store, _shard: number): Promise<ShardRow | null> => store.readShard(0, true);
+/** The row that says which periods a shard has, and its holder's term. */
+export const readScheduler = async (store: Store, shard: number): Promise<ShardRow | null> =>
+  (await store.readShards(true)).get(shard) ?? null;
 
 export const shardOfLog = ({ topic }: LogAddress, shards: number): number =>
-  isSlotTopic(topic) ? Number(topic.slice(topic.indexOf('/') + 1)) : shardOf(topic, shards);
+  isSlotTopic(topic) ? shardOfSlot(topic) : shardOf(topic, shards);
 
 /** The periods of a shard's activity index that were not deleted; as they begin where no server was there yet. */
 export async function periodsOf(store: Store, shard: number): Promise<Pick<ShardRow, 'period' | 'oldestPeriod'>> {

@@ -15,6 +15,7 @@ import { liveRow, Messages, topicOf } from '../queue/messages.ts';
 import { asPending, Mover, readHead } from '../queue/move.ts';
 import { definitely } from '../queue/outcomes.ts';
 import { TopicBook } from '../queue/topics.ts';
+import { ringBell } from '../scheduler/bell.ts';
 import type { Store } from '../store/store.ts';
 import { periodsOf, type Reader, shardOfLog } from './read.ts';
 import { type Fault, placeText, type RuleName, rowStatusOf } from './rules.ts';
@@ -60,11 +61,11 @@ export class Repairer {
       env,
       book: new TopicBook(store, env),
       messages: new Messages(store, env),
-      activity: { ensure: (log) => this.#record(log.address) },
+      activity: { ensure: (log) => this.#record(log.address), confirm: (log) => this.#record(log.address) },
       counters: new Counters(),
-      signals: { ready() {}, due() {}, delayed() {}, settled() {}, changed() {} },
+      signals: { ready() {}, due() {}, news() {}, delayed() {}, left: async () => {}, settled() {}, changed() {} },
       log: silentLogger,
-      term: 0,
+      mayClaim: () => false,
       deposed() {},
     };
   }
@@ -94,7 +95,9 @@ export class Repairer {
     for (;;) {
       const { period } = await periodsOf(this.#store, shard);
       await this.#store.recordActivity(shard, period, [{ ...log, at: this.#env.now() }]);
-      if ((await periodsOf(this.#store, shard)).oldestPeriod <= period) return;
+      if ((await periodsOf(this.#store, shard)).oldestPeriod > period) continue;
+      await ringBell(this.#store, this.#env.now(), [log]);
+      return;
     }
   }
 

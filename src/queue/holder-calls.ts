@@ -9,11 +9,9 @@ import type {
   TopicCursors,
   TopicInfo,
 } from './api.ts';
+import type { Engine } from './engine.ts';
 import type { Session } from './session.ts';
 import type { Topic } from './topics.ts';
-
-/** Within so many milliseconds the holder of a shard hears of what others put into it. */
-const HEARD_WITHIN_MS = 100;
 
 export const holderCalls = {
   async topic(session: Session, topic: Topic): Promise<TopicInfo> {
@@ -21,14 +19,16 @@ export const holderCalls = {
     return describe(topic);
   },
 
-  async configure({ manager }: Session, topic: Topic, patch: SettingsPatch): Promise<TopicInfo> {
+  async configure({ engine, manager }: Session, topic: Topic, patch: SettingsPatch): Promise<TopicInfo> {
     await manager.configure(topic, patch);
+    mustServe(engine, topic);
     return describe(topic);
   },
 
   async purge(session: Session, topic: Topic): Promise<void> {
     await mustExist(session, topic);
     await session.manager.purge(topic);
+    mustServe(session.engine, topic);
   },
 
   redrive: ({ manager }: Session, topic: Topic, request: RedriveRequest): Promise<RedriveResult> =>
@@ -52,9 +52,8 @@ export const holderCalls = {
   ): Promise<boolean> {
     const drained = await waits.forDrain(topic, timeoutMs, signal);
     if (!drained || engine.store.exclusive) return drained;
-    // What other servers have acknowledged a moment ago may not be known here yet.
-    do await new Promise<void>((resolve) => engine.env.timer(HEARD_WITHIN_MS, resolve));
-    while (neighbours.isLookingInto(topic.name));
+    // What other servers have acknowledged may not be known here yet.
+    await neighbours.lookInto(topic.name);
     return waits.forDrain(topic, 0, signal);
   },
 } as const;
@@ -68,6 +67,15 @@ export type HolderCall<M extends HolderMethod> =
 async function mustExist(session: Session, topic: Topic): Promise<void> {
   const tiers = await session.engine.book.tiersOf(topic.name);
   if (tiers.length === 0 && topic.version === null && topic.delayed === 0) throw new QueueError('topic-not-found');
+}
+
+/**
+ * Settings are acknowledged by the one that goes by them. Where the shard went to another server meanwhile, that one may
+ * have read them before: it is asked to set them once more, and reads them again for it.
+ * @throws QueueError `not-holder`
+ */
+function mustServe(engine: Engine, { tenure }: Topic): void {
+  if (!engine.mayClaim(tenure)) throw new QueueError('not-holder');
 }
 
 const describe = (topic: Topic): TopicInfo => ({ topic: topic.name, counts: topic.counts(), settings: topic.settings });

@@ -178,6 +178,7 @@ export class Inspector {
   async #logCursors(topic: Topic, log: Log): Promise<PriorityCursors> {
     const { store, env } = this.#engine;
     const size = store.meta.segmentSize;
+    if (!store.exclusive) await log.findNewTail();
     let inFlight = 0;
     for (const open of log.open.values()) if (open.leased) inFlight++;
     let segments = 0;

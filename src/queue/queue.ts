@@ -432,7 +432,7 @@ export class LocalQueue implements Queue {
     const call = holderCalls[method] as (session: Session, topic: Topic, ...args: readonly unknown[]) => unknown;
     const topic = await session.engine.book.topic(name);
     if (!topic.tenure.serves) return null;
-    return { value: await call(session, topic, ...args) };
+    return unlessUnreachable(Promise.resolve(call(session, topic, ...args)).then((value) => ({ value })));
   }
 
   // ── other servers ─────────────────────────────────────────────────────────────────────────────────────────────

@@ -102,7 +102,7 @@ export class Session {
     const claimer = new Claimer(this.engine, this.#mover);
     this.scanner = new Scanner(this.engine, this.#mover, claimer, (idle) => book.forget(idle));
     this.#timers = new Timers(this.engine, this.#mover);
-    this.neighbours = new Neighbours(this.engine, this.holdings, transport, this.scanner, (slot) =>
+    this.neighbours = new Neighbours(this.engine, this.#activity, this.holdings, transport, this.scanner, (slot) =>
       this.#timers.note(slot),
     );
     this.locator = new Locator(this.engine, this.#mover);

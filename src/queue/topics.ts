@@ -47,8 +47,10 @@ export class Topic {
     this.settings = settings;
     this.version = version;
     this.touchedAt = now;
-    // A cooldown counts from now at the latest, and the rate's bucket starts empty: what went before isn't known.
-    this.limits = { inFlight: 0, lastLeaseAt: 0, lastSettledAt: now, tokens: 0, refilledAt: now };
+    // What went before isn't known: an interval and a cooldown count from now at the latest, and the rate's bucket starts
+    // empty. A topic that is let go has none of them open (see `isIdle`), so that a lease is known of only at a take-over.
+    const lastLeaseAt = tenure.isLoaded ? 0 : now;
+    this.limits = { inFlight: 0, lastLeaseAt, lastSettledAt: now, tokens: 0, refilledAt: now };
   }
 
   get limited(): boolean {
@@ -304,7 +306,8 @@ export class TopicBook {
       const { maybeIdle } = this.#shelf(tenure);
       for (const topic of maybeIdle) {
         if (topic.logs.size > 0) maybeIdle.delete(topic);
-        else if (topic.isIdle && topic.touchedAt <= before) dropped.push(topic);
+        else if (topic.isIdle && topic.touchedAt <= before && !hasRecentLease(topic, this.#env.now()))
+          dropped.push(topic);
       }
     }
     for (const topic of dropped) this.drop(topic);
@@ -335,6 +338,10 @@ export class TopicBook {
     return [...tiers].sort((a, b) => b - a);
   }
 }
+
+/** Whether the next lease would have to wait for the interval behind the last one. */
+const hasRecentLease = ({ settings, limits }: Topic, now: number): boolean =>
+  settings.minIntervalMs !== null && limits.lastLeaseAt + settings.minIntervalMs > now;
 
 /** Counts the entries between scan cursor and tail; ids behind the entries of a sealed segment are none. */
 async function countUnscanned(log: Log, store: Store): Promise<void> {

@@ -192,6 +192,8 @@ export class Holdings {
     this.#stopped = true;
     this.#cancel?.();
     await this.#step;
+    // First, or others would give it a share while it goes.
+    await this.#raiseBeat();
     await this.#leave().catch((error: unknown) => {
       this.#logger.warn({ err: error }, 'shards could not be handed over; others take them when they find us gone');
     });

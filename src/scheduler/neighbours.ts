@@ -1,8 +1,7 @@
 /**
  * What keeps servers on one store informed of each other. A server that has put something into a log of another's shard,
  * or has settled something there, tells the holder, some milliseconds later and together with others. Where the holder
- * cannot be reached, or says that the shard is no longer its own, the log is written on the bell: rows of the activity
- * table in partitions of their own, one a minute, which all holders follow.
+ * cannot be reached, or says that the shard is no longer its own, the bell is rung for the log (bell.ts).
  *
  * All this is for speed. A hint that is lost with the process that was to give it concerns what nobody was told of yet,
  * or is found at the next period, by a take-over, or when a lease lapses.
@@ -14,6 +13,8 @@ import type { Engine } from '../queue/engine.ts';
 import type { Log } from '../queue/log.ts';
 import { type Hint, type Transport, unlessUnreachable } from '../queue/peers.ts';
 import type { ActivityRow, NodeRow } from '../store/store.ts';
+import type { ActivityIndex } from './activity.ts';
+import { emptyMinute, heardSince, oldMinute, ringBell } from './bell.ts';
 import type { Holdings } from './holdings.ts';
 import { recountDead } from './recover.ts';
 import type { Scanner } from './scanner.ts';
@@ -28,12 +29,6 @@ const OVERLAP_MS = 15_000;
 /** A log that was not used for this long is let go by a server that doesn't schedule it. */
 const UNUSED_MS = 30_000;
 const AGAIN_MS = 500;
-/** The bell has one partition a minute, by number; each is used again after an hour, and emptied before. */
-const BELL_SHARD = -1;
-const BELL_MINUTE_MS = 60_000;
-const BELL_MINUTES = 60;
-const BELL_ROWS_PER_PAGE = 1_000;
-
 /** What is to be told of one log. */
 interface Told {
   readonly address: LogAddress;
@@ -43,12 +38,13 @@ interface Told {
 
 export class Neighbours {
   readonly #engine: Engine;
+  readonly #activity: ActivityIndex;
   readonly #holdings: Holdings;
   readonly #transport: Transport;
   readonly #scanner: Scanner;
   readonly #noteSlot: (log: Log) => void;
   readonly #told = new Map<string, Told>();
-  readonly #looking = new Map<string, { readonly topic: string; again: boolean }>();
+  readonly #looking = new Map<string, { again: boolean }>();
   readonly #cancels = new Set<() => void>();
   readonly #running = new Set<Promise<void>>();
   /** Rows of the bell seen lately, by when they say they were written. */
@@ -59,12 +55,14 @@ export class Neighbours {
 
   constructor(
     engine: Engine,
+    activity: ActivityIndex,
     holdings: Holdings,
     transport: Transport,
     scanner: Scanner,
     noteSlot: (log: Log) => void,
   ) {
     this.#engine = engine;
+    this.#activity = activity;
     this.#holdings = holdings;
     this.#transport = transport;
     this.#scanner = scanner;
@@ -126,10 +124,12 @@ export class Neighbours {
     }
   }
 
-  /** Whether it is being looked at what others have put into a topic. */
-  isLookingInto(topic: string): boolean {
-    for (const address of this.#looking.values()) if (address.topic === topic) return true;
-    return false;
+  /** Looks now at all that may hold tasks of a topic of a shard held here, whether anybody has told of it or not. */
+  async lookInto(topic: string): Promise<void> {
+    const { shard } = this.#engine.book.tenureOf(topic);
+    for (const address of await this.#activity.active(shard)) {
+      if (address.topic === topic || isSlotTopic(address.topic)) await this.#look(address);
+    }
   }
 
   /** What another server tells; returns what concerns shards that are not held here. */
@@ -183,14 +183,12 @@ export class Neighbours {
   async #ring(hints: readonly Hint[]): Promise<boolean> {
     if (hints.length === 0) return false;
     const { store, env, book } = this.#engine;
-    const at = env.now();
     // It may have become our own meanwhile.
     const own = hints.filter(({ topic }) => book.tenureOf(topic).holds);
     for (const hint of own) this.#take(hint);
     const others = hints.filter((hint) => !own.includes(hint));
-    const rows = others.map(({ topic, tier }): ActivityRow => ({ topic, tier, at }));
-    if (rows.length > 0) await store.recordActivity(BELL_SHARD, bellOf(at), rows);
-    return rows.length > 0;
+    await ringBell(store, env.now(), others);
+    return others.length > 0;
   }
 
   // ── hearing ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -229,7 +227,7 @@ export class Neighbours {
       looking.again = true;
       return;
     }
-    const state = { topic: address.topic, again: false };
+    const state = { again: false };
     this.#looking.set(key, state);
     this.#later(0, async () => {
       let failed = true;
@@ -277,22 +275,8 @@ export class Neighbours {
     const now = this.#engine.env.now();
     const since = now - OVERLAP_MS;
     for (const [key, at] of this.#seen) if (at < since - OVERLAP_MS) this.#seen.delete(key);
-    for (const minute of new Set([bellOf(since), bellOf(now)])) await this.#followMinute(minute, since);
+    for await (const row of heardSince(this.#engine.store, since, now)) this.#rung(row);
     await this.#emptyOld(now);
-  }
-
-  async #followMinute(minute: number, since: number): Promise<void> {
-    let from: string | number | null = since;
-    do {
-      const page: Awaited<ReturnType<Engine['store']['readActivity']>> = await this.#engine.store.readActivity(
-        BELL_SHARD,
-        minute,
-        from,
-        BELL_ROWS_PER_PAGE,
-      );
-      for (const row of page.rows) this.#rung(row);
-      from = page.next;
-    } while (from !== null && !this.#stopped);
   }
 
   #rung(row: ActivityRow): void {
@@ -307,9 +291,9 @@ export class Neighbours {
 
   /** The holder of the first shard empties partitions of half an hour ago. */
   async #emptyOld(now: number): Promise<void> {
-    const old = (bellOf(now) + BELL_MINUTES / 2) % BELL_MINUTES;
+    const old = oldMinute(now);
     if (old === this.#emptied || this.#holdings.termOf(0) === null) return;
-    await this.#engine.store.dropPeriod(BELL_SHARD, old);
+    await emptyMinute(this.#engine.store, old);
     this.#emptied = old;
   }
 
@@ -357,4 +341,3 @@ const asHint = ({ address, left, put }: Told): Hint => ({
   ...(left.size > 0 ? { left: [...left] } : {}),
   ...(put ? { put } : {}),
 });
-const bellOf = (at: number): number => Math.floor(at / BELL_MINUTE_MS) % BELL_MINUTES;

@@ -73,7 +73,7 @@ export class Hand {
   }
 
   shard({ term, period, oldestPeriod }: { term: number; period: number; oldestPeriod: number }): void {
-    this.tables.shards.set(0, { holder: null, term, version: 1, period, oldestPeriod, slotCursor: 0 });
+    this.tables.shards.set(0, { holder: null, term, version: 1, period, oldestPeriod });
   }
 
   row(topic: string, changed: Partial<MessageRow> & Pick<MessageRow, 'key' | 'uid'>, expiresAt: number | null): void {
