@@ -28,7 +28,7 @@ export function leaseRoutes(app: App, { queue, waits, log }: Surroundings): void
         body: LeaseBody,
         response: { 200: LeaseAnswer },
       },
-      config: { docs: { codes: ['topic-invalid', 'not-holder'], optionalBody: true } },
+      config: { docs: { codes: ['topic-invalid'], optionalBody: true } },
       preValidation: orEmpty,
     },
     async (request, reply) => {
