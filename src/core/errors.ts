@@ -27,7 +27,8 @@ export const ERROR_CODES = {
   'store-unavailable': 'The store cannot be reached or refuses to write; nothing was written.',
   'outcome-unknown': 'The store gave no definite answer in time; a retry with the same message id is safe.',
   'shutting-down': 'This server is shutting down.',
-  'not-holder': 'No server that can be reached schedules this topic just now; another one takes it over within seconds.',
+  'not-holder':
+    'No server that can be reached schedules this topic just now; another one takes it over within seconds.',
   busy: 'More is under way than this server takes on at once.',
   internal: 'Something went wrong inside.',
 } as const;

@@ -103,11 +103,7 @@ export async function readByIds(
   log: Place | Omit<Place, 'id'>,
   ids: readonly number[],
 ): Promise<Map<number, Entry>> {
-  const found = new Map<number, Entry>();
-  for (const [from, to] of rangesOf(ids, store.meta.segmentSize)) {
-    for (const entry of await store.readEntries({ log, from, to, limit: to - from })) found.set(entry.id, entry);
-  }
-  return found;
+  return only(ids, store.meta.segmentSize, (from, to) => store.readEntries({ log, from, to, limit: to - from }));
 }
 
 export async function readHeadsByIds(
@@ -115,9 +111,19 @@ export async function readHeadsByIds(
   log: Omit<Place, 'id'>,
   ids: readonly number[],
 ): Promise<Map<number, EntryHead>> {
-  const found = new Map<number, EntryHead>();
-  for (const [from, to] of rangesOf(ids, store.meta.segmentSize)) {
-    for (const head of await store.readHeads({ log, from, to, limit: to - from })) found.set(head.id, head);
+  return only(ids, store.meta.segmentSize, (from, to) => store.readHeads({ log, from, to, limit: to - from }));
+}
+
+/** What was asked for, and nothing of what stands between. */
+async function only<T extends EntryHead>(
+  ids: readonly number[],
+  segmentSize: number,
+  read: (from: number, to: number) => Promise<readonly T[]>,
+): Promise<Map<number, T>> {
+  const asked = new Set(ids);
+  const found = new Map<number, T>();
+  for (const [from, to] of rangesOf(ids, segmentSize)) {
+    for (const one of await read(from, to)) if (asked.has(one.id)) found.set(one.id, one);
   }
   return found;
 }

@@ -70,6 +70,8 @@ export class LocalQueue implements Queue {
   readonly #secret: string;
   /** Where other servers reach this one, as the beginning of a URL; null: nowhere. */
   #address: string | null = null;
+  /** Its first share of the shards is being taken, and loaded. */
+  #isJoining = false;
   readonly #counters = new Counters();
   readonly #startedAt: number;
   #store: Store | null = null;
@@ -200,8 +202,10 @@ export class LocalQueue implements Queue {
   async reachableAt(address: string): Promise<void> {
     this.#address = address;
     if (this.#session === null || this.#session.engine.store.exclusive) return;
+    this.#isJoining = true;
     await this.#session.holdings.join(address);
     await this.#session.loaded();
+    this.#isJoining = false;
   }
 
   // ── tasks ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -548,6 +552,7 @@ export class LocalQueue implements Queue {
     } catch (error) {
       reasons.push(`the store does not answer: ${(error as Error).message}`);
     }
+    if (this.#isJoining) reasons.push('what is in its shards is being loaded');
     const late = this.#session.scanner.lateBy(this.#env.now());
     if (late > SCANNER_LATE_MS) reasons.push(`the completion scanner is ${Math.round(late / 1000)} s late`);
     const silent = this.#env.monotonic() - this.#session.holdings.lastAnswerAt;

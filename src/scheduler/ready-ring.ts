@@ -70,7 +70,7 @@ export class ReadyRing {
   pick(request: CheckedLease, want: number, had: ReadonlyMap<string, number>): readonly Pick[] {
     const plan = new Plan(request, want, had, this.#env.now());
     if (request.order === 'priority') {
-      const candidates = this.#candidates(request, Number.POSITIVE_INFINITY);
+      const candidates = this.#candidates(request, Number.POSITIVE_INFINITY, had);
       for (const tier of LEASED_TIERS) {
         if (request.tiers !== null && !request.tiers.has(tier)) continue;
         for (const topic of candidates) {
@@ -79,7 +79,7 @@ export class ReadyRing {
         }
       }
     } else {
-      const candidates = this.#candidates(request, want);
+      const candidates = this.#candidates(request, want, had);
       // Round after round, so that a large call does not take all from the first topic it meets. Where there are many
       // topics it takes several tasks of each and leaves the others to the next call: each log costs a write of its own.
       const least = Math.max(1, Math.floor(want / LOGS_PER_CALL));
@@ -98,8 +98,11 @@ export class ReadyRing {
   }
 
   /** Topics in the ring that a call asks for, next first. */
-  #candidates(request: CheckedLease, most: number): readonly Topic[] {
-    const fits = (topic: Topic): boolean => request.tiers === null || hasReady(topic, request.tiers);
+  #candidates(request: CheckedLease, most: number, had: ReadonlyMap<string, number> = NONE): readonly Topic[] {
+    // Not one whose tasks are all on their way to others already, nor one of which the call may have no more.
+    const fits = (topic: Topic): boolean =>
+      (had.get(topic.name) ?? 0) < request.maxPerTopic &&
+      (request.tiers === null ? topic.available > 0 : hasReady(topic, request.tiers));
     if (request.names !== null && request.prefixes.length === 0) {
       const named = request.names.flatMap((name) => this.#ring.get(name) ?? []).filter(fits);
       return named.sort((a, b) => a.servedNth - b.servedNth).slice(0, most);
@@ -222,6 +225,8 @@ export class ReadyRing {
     this.wakeAll();
   }
 }
+
+const NONE: ReadonlyMap<string, number> = new Map();
 
 const hasReady = (topic: Topic, tiers: ReadonlySet<number>): boolean => {
   for (const tier of tiers) {

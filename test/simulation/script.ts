@@ -10,6 +10,8 @@ import { Squatter, Worker } from './worker.ts';
 const STILL_MS = 9_000;
 /** The same where a server that is gone is replaced only once the others have found that out. */
 const STILL_SHARED_MS = 20_000;
+/** A server gives up passing a call on after so long. */
+const PASSED_ON_MS = 6_000;
 /** Calls are answered within this time once nothing goes wrong, waits included. */
 const PATIENCE_MS = 60_000;
 
@@ -55,6 +57,9 @@ export class Script {
       return;
     }
     while (this.#faults.late > 0) await loop.sleep(100);
+    // A call whose client has gone may still be on its way from one server to another, and pause what was to go on.
+    if (!scenario.exclusive) await loop.sleep(PASSED_ON_MS);
+    for (const { name } of scenario.topics) await inspector.insistOn(name, { paused: false });
     this.quietFrom = loop.now;
     // What a server was to tell another and took with it is found by whoever takes its shards over.
     if (scenario.lostMessages > 0) cluster.crashAll();
