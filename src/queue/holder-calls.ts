@@ -1,5 +1,7 @@
 /** Calls about a topic that only the server which schedules it can answer; any other one passes them on. */
 import { QueueError } from '../core/errors.ts';
+import { DEAD_TIER } from '../core/log.ts';
+import { recountDead } from '../scheduler/recover.ts';
 import type {
   ListRequest,
   RedriveRequest,
@@ -13,9 +15,14 @@ import type { Engine } from './engine.ts';
 import type { Session } from './session.ts';
 import type { Topic } from './topics.ts';
 
+/** More dead letters than this are not counted one by one for a caller. */
+const COUNTED_DEAD = 10_000;
+
 export const holderCalls = {
   async topic(session: Session, topic: Topic): Promise<TopicInfo> {
     await mustExist(session, topic);
+    const dead = topic.logs.get(DEAD_TIER);
+    if (dead?.recount && dead.nextId - dead.completion <= COUNTED_DEAD) await recountDead(session.engine, dead, topic);
     return describe(topic);
   },
 

@@ -104,6 +104,8 @@ export class Log {
   expireAgainAt = 0;
   /** Purged tasks may stand at the scan cursor, which no lease may meet for long. */
   sweep = false;
+  /** Of dead letters: others may have put some into it or taken some out, or it is in doubt who did; they are counted anew. */
+  recount = false;
   /** Of a time slot: until when entries that ended in it can be looked at. */
   keepUntil = 0;
   /** Of a time slot: how many tasks of each topic wait in it, as counted by the book. */
@@ -337,7 +339,9 @@ export class Log {
       }
       const next = firstId + (fits ? entries.length : 0);
       const full = seal || next >= segmentEnd(tail.segment, size);
-      this.#tail = full ? { segment: tail.segment + 1, next: null, bytes: 0 } : { segment: tail.segment, next, bytes };
+      const after = full ? { segment: tail.segment + 1, next: null, bytes: 0 } : { segment: tail.segment, next, bytes };
+      // A look that was answered before this append may have found what others put behind it.
+      if (this.#tail === null || this.#idOf(after) >= this.#idOf(this.#tail)) this.#tail = after;
       if (this.scanHeader?.segment === tail.segment) {
         this.scanHeader.end = next;
         this.scanHeader.full = full;

@@ -182,7 +182,10 @@ export class Mover {
       topic.limits = afterSettle(topic.limits, 1, env.now());
       from.open.set(origin.id, { ...open, leased: false, until: 0 });
       signals.ready(topic);
-    } else if (open === undefined && counted && (from.isDead || origin.id >= from.scan)) from.countReady(-1);
+    } else if (open === undefined && counted && (from.isDead || origin.id >= from.scan)) {
+      from.recount = from.isDead;
+      from.countReady(-1);
+    }
   }
 
   #arrived(topic: Topic, dest: Log, count: number): void {
@@ -194,8 +197,10 @@ export class Mover {
       return;
     }
     dest.countReady(count);
-    if (dest.isDead) signals.due(dest, env.now());
-    else {
+    if (dest.isDead) {
+      dest.recount = true;
+      signals.due(dest, env.now());
+    } else {
       signals.ready(topic);
       signals.due(dest, dest.expiresAt);
     }

@@ -16,7 +16,6 @@ import type { ActivityRow, NodeRow } from '../store/store.ts';
 import type { ActivityIndex } from './activity.ts';
 import { emptyMinute, heardSince, oldMinute, ringBell } from './bell.ts';
 import type { Holdings } from './holdings.ts';
-import { recountDead } from './recover.ts';
 import type { Scanner } from './scanner.ts';
 
 const TELL_EVERY_MS = 5;
@@ -253,7 +252,7 @@ export class Neighbours {
       return;
     }
     const topic = await book.topicOf(known);
-    if (known.isDead) await recountDead(this.#engine, known, topic);
+    if (known.isDead) known.recount = true;
     if (added.length > 0) signals.ready(topic);
     signals.due(known, env.now());
   }

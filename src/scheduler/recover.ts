@@ -57,12 +57,14 @@ export async function recountDead(engine: Engine, log: Log, topic: Topic): Promi
   // What comes or goes meanwhile is counted as it does; then it is counted anew.
   for (let tries = 0; tries < RECOUNTS; tries++) {
     const [end, before] = [log.nextId, log.ready];
+    log.recount = false;
     let dead = 0;
     for await (const head of heads(engine, log, log.completion, end)) if (counts(head, topic)) dead++;
-    if (log.nextId !== end || log.ready !== before) continue;
+    if (log.nextId !== end || log.ready !== before || log.recount) continue;
     log.ready = dead;
     return;
   }
+  log.recount = true;
 }
 
 /**

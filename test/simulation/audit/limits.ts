@@ -11,15 +11,22 @@ function valuesOf<K extends keyof TopicSettings>(
   to: number,
 ): readonly TopicSettings[K][] {
   let values: TopicSettings[K][] = [facts.settings(topic)[key]];
+  // Of calls that nobody was told the end of: what they set may come late.
+  const doubtful: { readonly value: TopicSettings[K]; readonly until: number }[] = [];
   for (const call of facts.calls('configure')) {
     const { patch } = call.args;
     if (call.args.topic !== topic || !(key in patch) || call.began.at > to) continue;
     const value = (patch as Partial<TopicSettings>)[key] as TopicSettings[K];
     const sure = call.answer?.kind === 'ok' && call.ended!.at < from;
-    values = sure ? [value] : [...values, value];
+    const late = doubtful.flatMap((one) => (one.until > call.began.at ? [one.value] : []));
+    values = sure ? [value, ...late] : [...values, value];
+    if (call.answer?.kind !== 'ok') doubtful.push({ value, until: call.began.at + SET_LATE_MS });
   }
   return values;
 }
+
+/** How late what a call set may come into force that nobody was told the end of: as long as writes may be in doubt. */
+const SET_LATE_MS = 30_000;
 
 /** A limit that was in force for certain: the loosest of those it may have been; null: perhaps none. */
 function strictest(values: readonly (number | null)[], looser: (a: number, b: number) => number): number | null {
