@@ -61,8 +61,8 @@ export class Script {
     if (!scenario.exclusive) await loop.sleep(PASSED_ON_MS);
     for (const { name } of scenario.topics) await inspector.insistOn(name, { paused: false });
     this.quietFrom = loop.now;
-    // What a server was to tell another and took with it is found by whoever takes its shards over.
-    if (scenario.lostMessages > 0) cluster.crashAll();
+    // What a server was to tell another, and took with it, is found by whoever takes the shards over.
+    if (!scenario.exclusive && (scenario.lostMessages > 0 || cluster.restarts > 0)) cluster.crashAll();
     await this.#workOff();
     await this.#look(inspector);
     if (this.#random.chance(0.3)) {

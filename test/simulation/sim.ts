@@ -3,10 +3,13 @@
  * Runs the simulator. One seed is one simulation: the same seed does the same things in the same order, wherever and
  * however often it runs.
  */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { availableParallelism } from 'node:os';
+import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { PROFILES, type Profile } from './scenario.ts';
 import { simulate } from './simulation.ts';
-import { Summary } from './summary.ts';
+import { Summary, type SummaryNumbers } from './summary.ts';
 
 const HELP = `Simulates servers, producers, workers and operators on a virtual clock, and checks the promises Q1 to Q9.
 
@@ -17,6 +20,7 @@ const HELP = `Simulates servers, producers, workers and operators on a virtual c
 
   --profile NAME   only one kind of trouble: ${PROFILES.join(', ')}
   --seconds N      stop after so many seconds of real time
+  --jobs N         processes that share the seeds; as many as there are processors when absent
   --keep-going     don't stop at the first seed that breaks a promise
   --json           the summary as JSON
 
@@ -29,6 +33,9 @@ const { values: opt } = parseArgs({
     seed: { type: 'string' },
     profile: { type: 'string' },
     seconds: { type: 'string', default: '3600' },
+    jobs: { type: 'string', default: String(availableParallelism()) },
+    /** From one seed to the next: each process has a part of them. */
+    step: { type: 'string', default: '1' },
     trace: { type: 'boolean', default: false },
     'keep-going': { type: 'boolean', default: false },
     json: { type: 'boolean', default: false },
@@ -54,10 +61,19 @@ async function main(): Promise<number> {
   const profile = profileOf(opt.profile);
   const first = whole('seed', opt.seed ?? opt.from);
   const count = opt.seed === undefined ? whole('seeds', opt.seeds) : 1;
-  const end = performance.now() + whole('seconds', opt.seconds) * 1_000;
+  const jobs = Math.min(whole('jobs', opt.jobs), count);
+  const seconds = whole('seconds', opt.seconds);
+  const summary = jobs > 1 ? await together(jobs, first, count, seconds) : await alone(first, count, seconds, profile);
+  console.log(opt.json ? JSON.stringify(summary.numbers()) : summary.text());
+  return summary.failed === 0 ? 0 : 1;
+}
+
+async function alone(first: number, count: number, seconds: number, profile: Profile | undefined): Promise<Summary> {
+  const end = performance.now() + seconds * 1_000;
+  const step = whole('step', opt.step);
   const trace = opt.trace ? { trace: (line: string) => console.log(line) } : {};
   const summary = new Summary();
-  for (let seed = first; seed < first + count && performance.now() < end; seed++) {
+  for (let seed = first; seed < first + count && performance.now() < end; seed += step) {
     const report = await simulate(seed, { ...(profile === undefined ? {} : { profile }), ...trace });
     summary.add(report);
     if (report.violations.length === 0) continue;
@@ -65,8 +81,30 @@ async function main(): Promise<number> {
     for (const violation of report.violations.slice(0, 10)) console.error(`  ${violation}`);
     if (!opt['keep-going']) break;
   }
-  console.log(opt.json ? JSON.stringify(summary.numbers()) : summary.text());
-  return summary.failed === 0 ? 0 : 1;
+  return summary;
+}
+
+/** Several processes, of which each takes every so manieth seed; where one finds something, the others end too. */
+async function together(jobs: number, first: number, count: number, seconds: number): Promise<Summary> {
+  const summary = new Summary();
+  const children: ChildProcess[] = [];
+  await Promise.all(
+    Array.from({ length: jobs }, async (_, nth) => {
+      const own = ['--from', String(first + nth), '--seeds', String(count - nth), '--seconds', String(seconds)];
+      const shared = ['--step', String(jobs), '--jobs', '1', '--json'];
+      const profile = opt.profile === undefined ? [] : ['--profile', opt.profile];
+      const goOn = opt['keep-going'] ? ['--keep-going'] : [];
+      const args = [...process.execArgv, fileURLToPath(import.meta.url), ...own, ...shared, ...profile, ...goOn];
+      const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] });
+      children.push(child);
+      const out = (await child.stdout!.toArray()).join('');
+      if (out === '') return;
+      const numbers = JSON.parse(out) as SummaryNumbers;
+      summary.merge(numbers);
+      if (numbers.failed > 0 && !opt['keep-going']) for (const other of children) other.kill();
+    }),
+  );
+  return summary;
 }
 
 process.exitCode = await main().catch((error: Error) => {

@@ -37,7 +37,7 @@ export interface Report {
 
 const MOST_STEPS = 400_000;
 /** Between two looks at the store, in virtual milliseconds. */
-const LOOK_EVERY_MS = 1_500;
+const LOOK_EVERY_MS = 6_000;
 
 export async function simulate(seed: number, options: SimulationOptions = {}): Promise<Report> {
   const random = new Random(seed);

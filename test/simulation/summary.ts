@@ -1,6 +1,8 @@
 import type { FaultCounts } from './faults.ts';
 import type { Report } from './simulation.ts';
 
+export type SummaryNumbers = ReturnType<Summary['numbers']>;
+
 /** Adds up what simulations did. */
 export class Summary {
   readonly #began = performance.now();
@@ -34,6 +36,23 @@ export class Summary {
       if (kind === 'lease') this.#deliveries += (answer.value as readonly unknown[]).length;
       if (kind === 'settle')
         this.#settled += (answer.value as { ack: readonly { ok: boolean }[] }).ack.filter(({ ok }) => ok).length;
+    }
+  }
+
+  /** Adds what another process has added up. */
+  merge(numbers: SummaryNumbers): void {
+    this.#seeds += numbers.seeds;
+    this.failed += numbers.failed;
+    this.#calls += numbers.calls;
+    this.#storeCalls += numbers.storeCalls;
+    this.#steps += numbers.steps;
+    this.#restarts += numbers.restarts;
+    this.#tasks += numbers.tasks;
+    this.#deliveries += numbers.deliveries;
+    this.#settled += numbers.acknowledged;
+    this.#virtualMs += numbers.virtualHours * 3_600_000;
+    for (const [kind, count] of Object.entries(numbers.faults) as [keyof FaultCounts, number][]) {
+      this.#faults[kind] = (this.#faults[kind] ?? 0) + count;
     }
   }
 

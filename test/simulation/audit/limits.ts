@@ -137,8 +137,8 @@ function cooldowns(facts: Facts, topic: string, grants: readonly Grant[]): reado
       if (!settled.settlements.some(({ ending, ok }) => ending && ok === true)) continue;
       // One that is repeated settles nothing any more.
       const [settlement] = settled.settlements.filter(({ ending, ok }) => ending && ok !== false);
-      // Which of two it was is not known, and with several servers it is told to another one.
-      if (facts.history.servers > 1 && settlement?.ok !== true) continue;
+      // Where the first one failed, or its answer was lost, it is not known since when it was settled.
+      if (settlement?.ok !== true) continue;
       const first = settlement?.call;
       if (first?.ended == null || first.ended.at >= call.began.at) continue;
       if (!comparable(facts, first.server, call.server)) continue;
