@@ -3,7 +3,7 @@
  * would leave it that died just then, and so there is nothing to find.
  */
 import { auditStore, type Finding } from '../../src/audit/audit.ts';
-import { type Entry, type LogAddress, samePlace } from '../../src/core/entry.ts';
+import { type Entry, isFinal, type LogAddress, samePlace } from '../../src/core/entry.ts';
 import { logKey } from '../../src/core/log.ts';
 import type { AnyCall } from './history.ts';
 import { MemoryStore } from './memory-store.ts';
@@ -39,7 +39,7 @@ function uidsOf(calls: readonly AnyCall[]): ReadonlySet<string> {
 function holdsSome(tables: Tables, { topic, tier }: Finding, uids: ReadonlySet<string>): boolean {
   const address = { topic, tier: tier! };
   return entriesOf(tables, address).some(({ id, uid, status, origin }) => {
-    if (!uids.has(uid)) return false;
+    if (!uids.has(uid) || isFinal(status)) return false;
     if (status !== 'pending' || origin === null) return true;
     const from = entriesOf(tables, origin).find((entry) => entry.id === origin.id);
     return from?.uid === uid && samePlace(from.dest, { ...address, id });
