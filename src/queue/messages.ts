@@ -151,7 +151,9 @@ export class Messages {
   ): Promise<void> {
     let waiting = moved.flatMap(({ task, place }) => {
       const key = messageKey(task);
-      return key === null ? [] : [{ task, row: liveRow(key, task, place), expect: isBehind(task) }];
+      return key === null
+        ? []
+        : [{ task, row: liveRow(key, task, place), expect: isFirst(task) ? ABSENT : isBehind(task) }];
     });
     for (let tries = 0; waiting.length > 0 && tries < ROW_TRIES; tries++) {
       const results = await this.write(
@@ -203,6 +205,10 @@ const isBehind = (task: Known): MessageCondition => ({
   statusIn: ['live', 'dead'],
   hopsBelow: task.hops,
 });
+
+/** A task without a message id has a row only once it has moved. */
+const isFirst = (task: Known): boolean => task.messageId === null && task.hops === 1;
+const ABSENT: MessageCondition = { absent: true };
 
 /** Under which condition a moved task's row is to be written, by what stood there; null: not at all. */
 function nextToRelocate(task: Known & Pick<EntryTask, 'supersedes'>, found: MessageResult): MessageCondition | null {
