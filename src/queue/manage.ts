@@ -73,6 +73,8 @@ export class Manager {
       if (open.leased) topic.limits = afterSettle(topic.limits, 1, at);
     }
     await messages.settle(topic.name, topic.settings, [{ task: head, place, status: 'cancelled', at }]);
+    // The claim that had leased it may have been answered only now.
+    if (log.open.get(place.id)?.leased) topic.limits = afterSettle(topic.limits, 1, at);
     log.settled(place.id);
     await signals.left(log, [place.id]);
     signals.settled(head.uid);
