@@ -63,10 +63,12 @@ export class Mover {
   }
 
   /**
-   * Carries pending entries of one log, met by whoever, to an end.
+   * Carries pending entries of one log, met by whoever, to an end. Who appended them may have died before it recorded
+   * the log, so that is made sure of before anything is committed.
    * @returns for each whether it is ready now (false: void, or final by somebody else)
    */
   async resolve(dest: Log, pendings: readonly Pending[]): Promise<readonly boolean[]> {
+    await this.#engine.activity.ensure(dest);
     const results = new Map<Pending, boolean>();
     // Who appended them may still be about to record the log: once the origins are final, that must have been done.
     await this.#engine.activity.ensure(dest);
