@@ -144,6 +144,8 @@ export class Enqueuer {
         this.#arrived(known, log, group.length, isPurged(tasks[group[0]!]!.entry, topic.settings.purgedAt));
         if (recorded !== null) await recorded;
         await this.#engine.activity.confirm(log);
+        // Told again: who began to schedule meanwhile may have read the index before the log was in it.
+        if (recorded !== null) this.#tell(known, log);
         for (const [nth, at] of group.entries()) {
           const task = tasks[at]!;
           const place = placeIn(address, ids[nth]!);
@@ -161,15 +163,22 @@ export class Enqueuer {
     const { book, env, signals } = this.#engine;
     if (log.address.topic !== topic.name) {
       if (!purged) book.delay(log, topic.name, count);
-      signals.delayed(log);
+      this.#tell(topic, log);
     } else if (purged) {
       log.countReady(-count);
       log.sweep = true;
       signals.due(log, env.now());
-    } else {
-      signals.ready(topic);
-      signals.due(log, log.expiresAt);
+    } else this.#tell(topic, log);
+  }
+
+  #tell(topic: Topic, log: Log): void {
+    const { signals } = this.#engine;
+    if (log.address.topic !== topic.name) {
+      signals.delayed(log);
+      return;
     }
+    signals.ready(topic);
+    signals.due(log, log.expiresAt);
   }
 
   async #enqueueNamed(
