@@ -68,10 +68,9 @@ export class Mover {
    * @returns for each whether it is ready now (false: void, or final by somebody else)
    */
   async resolve(dest: Log, pendings: readonly Pending[]): Promise<readonly boolean[]> {
-    await this.#engine.activity.ensure(dest);
     const results = new Map<Pending, boolean>();
     // Who appended them may still be about to record the log: once the origins are final, that must have been done.
-    await this.#engine.activity.ensure(dest);
+    await this.#engine.activity.confirm(dest);
     for (const [, group] of groupByOrigin(pendings)) {
       const from = await this.#engine.book.log(group[0]!.origin);
       const verdicts = await this.#settle(from, dest, group, false);
