@@ -270,6 +270,8 @@ export class Claimer {
     // Where the entries begin that were decided on: the cursor may have moved since they were read.
     const from = entries[0]!.id;
     const to = from + decisions.length;
+    // What is handed out must be found again if this process dies, also where whoever put it in has died before that was sure.
+    await this.#engine.activity.ensure(log);
     const term = log.tenure.term!;
     // Looked at last, right before the write: so what a holder claims stood there while it was the holder, and its
     // successor finds it, or shuts it out where it takes the term of the segment.

@@ -193,7 +193,12 @@ export class Session {
       try {
         const active = await this.#activity.active(tenure.shard);
         for (let at = 0; at < active.length && !tenure.ended; at += LOADS_AT_ONCE) {
-          await Promise.all(active.slice(at, at + LOADS_AT_ONCE).map((address) => book.log(address)));
+          await Promise.all(
+            active.slice(at, at + LOADS_AT_ONCE).map(async ({ period, ...address }) => {
+              const loaded = await book.log(address);
+              loaded.recordedPeriod = Math.max(loaded.recordedPeriod, period);
+            }),
+          );
         }
         break;
       } catch (error) {

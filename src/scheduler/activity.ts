@@ -93,12 +93,14 @@ export class ActivityIndex implements Activity {
     return logs.map(() => true);
   }
 
-  /** The logs of a shard that may hold work. */
-  async active(shard: number): Promise<readonly LogAddress[]> {
+  /** The logs of a shard that may hold work, and the newest period in which each is recorded. */
+  async active(shard: number): Promise<readonly (LogAddress & { readonly period: number })[]> {
     const { oldestPeriod, period } = this.#periods(shard);
-    const logs = new Map<string, LogAddress>();
+    const logs = new Map<string, LogAddress & { readonly period: number }>();
     for (let at = oldestPeriod; at <= period; at++) {
-      for await (const { topic, tier } of this.#rows(shard, at)) logs.set(logKey({ topic, tier }), { topic, tier });
+      for await (const { topic, tier } of this.#rows(shard, at)) {
+        logs.set(logKey({ topic, tier }), { topic, tier, period: at });
+      }
     }
     return [...logs.values()];
   }

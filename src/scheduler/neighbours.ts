@@ -126,7 +126,7 @@ export class Neighbours {
   /** Looks now at all that may hold tasks of a topic of a shard held here, whether anybody has told of it or not. */
   async lookInto(topic: string): Promise<void> {
     const { shard } = this.#engine.book.tenureOf(topic);
-    for (const address of await this.#activity.active(shard)) {
+    for (const { period: _, ...address } of await this.#activity.active(shard)) {
       if (address.topic === topic || isSlotTopic(address.topic)) await this.#look(address);
     }
   }

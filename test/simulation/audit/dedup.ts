@@ -1,6 +1,5 @@
 /** Q6: until the dedup window after its settlement is over, a message id of a topic has at most one task. */
-import type { Attempt, Facts, TaskFacts } from './facts.ts';
-import { name } from './facts.ts';
+import { type Attempt, type Facts, name, type TaskFacts, tokenOf } from './facts.ts';
 
 export function oneTaskPerMessageId(facts: Facts): readonly string[] {
   const violations: string[] = [];
@@ -60,7 +59,11 @@ function aliveFrom(task: TaskFacts): number | null {
 export function mayBeSettledAt(facts: Facts, task: TaskFacts): number {
   const times: number[] = task.cancels.map(({ began }) => began.at);
   for (const call of facts.calls('purge')) if (call.args.topic === task.topic) times.push(call.began.at);
-  for (const { sent, call } of task.attempts) if (sent.input.ttlMs !== undefined) times.push(call.began.at);
+  // Which tries made it is known of those alone that were answered; of others by what was delivered.
+  const delivered = task.grants.flatMap(({ task: { payload } }) => facts.byToken.get(tokenOf(payload) ?? -1) ?? []);
+  for (const { sent, call } of [...task.attempts, ...delivered]) {
+    if (sent.input.ttlMs !== undefined) times.push(call.began.at);
+  }
   const { maxAttempts } = facts.settings(task.topic);
   for (const grant of task.grants) {
     const most = task.attempts[0]?.sent.input.maxAttempts ?? maxAttempts;

@@ -225,3 +225,7 @@ export function surelyHeldUntil(grant: Grant): number {
 /** A call as messages name it. */
 export const name = (call: { readonly kind: string; readonly n: number; readonly actor: string }): string =>
   `${call.kind} #${call.n} of ${call.actor}`;
+
+/** The token by which a payload tells the task that it was sent for. */
+export const tokenOf = (payload: unknown): number | null =>
+  typeof payload === 'object' && payload !== null && 't' in payload && typeof payload.t === 'number' ? payload.t : null;

@@ -1,6 +1,6 @@
 /** Q1: what was acknowledged is delivered until it is settled, and nothing comes out of nowhere. */
 import type { TaskInfo } from '../../../src/queue/api.ts';
-import { type Attempt, type Facts, type Grant, name, type TaskFacts } from './facts.ts';
+import { type Attempt, type Facts, type Grant, name, type TaskFacts, tokenOf } from './facts.ts';
 
 const SETTLED = new Set(['done', 'dead', 'expired', 'cancelled']);
 
@@ -56,9 +56,6 @@ function mayHave(facts: Facts, attempt: Attempt, id: string): boolean {
       );
   }
 }
-
-const tokenOf = (payload: unknown): number | null =>
-  typeof payload === 'object' && payload !== null && 't' in payload && typeof payload.t === 'number' ? payload.t : null;
 
 /** Whatever was acknowledged is settled in the end, in a way that somebody asked for. */
 export function nothingLost(facts: Facts): readonly string[] {
