@@ -70,11 +70,12 @@ export class Dispatcher {
   async lease(input: LeaseRequest): Promise<readonly LeasedTask[]> {
     const request = checkLease(input);
     const { signal } = input;
-    const deadline = this.#env.now() + request.waitMs;
+    // By the clock that no one sets: while the store's stands still, having been set back, calls end all the same.
+    const deadline = this.#env.monotonic() + request.waitMs;
     const call = this.#leaser.begin(request, signal);
     for (;;) {
       await this.#takeAnywhere(call, input);
-      if (call.tasks.length > 0 || this.#stopped || signal?.aborted || this.#env.now() >= deadline) break;
+      if (call.tasks.length > 0 || this.#stopped || signal?.aborted || this.#env.monotonic() >= deadline) break;
       await this.#wait(request, input, deadline, signal);
     }
     if (this.#stopped && call.tasks.length === 0) throw new QueueError('shutting-down');
@@ -172,7 +173,7 @@ export class Dispatcher {
       };
       this.#waiting.add(done);
       cancels.push(this.#leaser.wait(request, done));
-      cancels.push(this.#env.timer(deadline - this.#env.now(), done));
+      cancels.push(this.#env.timer(deadline - this.#env.monotonic(), done));
       for (const node of this.#holders.othersFor(namesOf(request))) {
         const wake = (): void => {
           this.#emptyUntil.delete(`${node.id}/${keyOf(input)}`);

@@ -70,8 +70,8 @@ export class LocalQueue implements Queue {
   readonly #secret: string;
   /** Where other servers reach this one, as the beginning of a URL; null: nowhere. */
   #address: string | null = null;
-  /** Its first share of the shards is being taken, and loaded. */
-  #isJoining = false;
+  /** How often it is taking its share of the shards just now. */
+  #joining = 0;
   readonly #counters = new Counters();
   readonly #startedAt: number;
   #store: Store | null = null;
@@ -202,10 +202,13 @@ export class LocalQueue implements Queue {
   async reachableAt(address: string): Promise<void> {
     this.#address = address;
     if (this.#session === null || this.#session.engine.store.exclusive) return;
-    this.#isJoining = true;
-    await this.#session.holdings.join(address);
-    await this.#session.loaded();
-    this.#isJoining = false;
+    this.#joining++;
+    try {
+      await this.#session.holdings.join(address);
+      await this.#session.loaded();
+    } finally {
+      this.#joining--;
+    }
   }
 
   // ── tasks ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -271,14 +274,14 @@ export class LocalQueue implements Queue {
       const topic = await topicOf(session, name);
       const waitMs = optionalInteger(options.waitMs, '/waitMs', 0, WAIT_MS) ?? 0;
       let located = await session.locator.find(name, id);
-      const deadline = this.#env.now() + waitMs;
+      const deadline = this.#env.monotonic() + waitMs;
       while (
         !isSettled(located) &&
-        this.#env.now() < deadline &&
+        this.#env.monotonic() < deadline &&
         !options.signal?.aborted &&
         this.#session === session
       ) {
-        const left = deadline - this.#env.now();
+        const left = deadline - this.#env.monotonic();
         // The settlement may happen on another server, which tells nobody here.
         const once = session.engine.store.exclusive ? left : Math.min(left, LOOK_EVERY_MS);
         await session.waits.forSettlement(located.head.uid, once, options.signal, async () =>
@@ -386,12 +389,12 @@ export class LocalQueue implements Queue {
     options: { readonly timeoutMs?: number; readonly signal?: AbortSignal } = {},
   ): Promise<boolean> {
     const timeoutMs = optionalInteger(options.timeoutMs, '/timeoutMs', 0, Number.MAX_SAFE_INTEGER);
-    const deadline = timeoutMs === null ? Number.POSITIVE_INFINITY : this.#env.now() + timeoutMs;
+    const deadline = timeoutMs === null ? Number.POSITIVE_INFINITY : this.#env.monotonic() + timeoutMs;
     // The shard may go to another server meanwhile: it is asked again.
     for (;;) {
-      const onceMs = Math.min(Math.max(0, deadline - this.#env.now()), DRAIN_MS);
+      const onceMs = Math.min(Math.max(0, deadline - this.#env.monotonic()), DRAIN_MS);
       const drained = await this.#atHolder('drained', name, onceMs, options.signal);
-      if (drained || options.signal?.aborted || this.#env.now() >= deadline) return drained;
+      if (drained || options.signal?.aborted || this.#env.monotonic() >= deadline) return drained;
     }
   }
 
@@ -552,7 +555,7 @@ export class LocalQueue implements Queue {
     } catch (error) {
       reasons.push(`the store does not answer: ${(error as Error).message}`);
     }
-    if (this.#isJoining) reasons.push('what is in its shards is being loaded');
+    if (this.#joining > 0) reasons.push('what this server is to hand out is being loaded');
     const late = this.#session.scanner.lateBy(this.#env.now());
     if (late > SCANNER_LATE_MS) reasons.push(`the completion scanner is ${Math.round(late / 1000)} s late`);
     const silent = this.#env.monotonic() - this.#session.holdings.lastAnswerAt;

@@ -3,6 +3,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import type { EnqueueResult } from '../../src/queue/api.ts';
+import { startQueue } from '../../src/queue/open.ts';
+import { openSqliteStore } from '../../src/store/sqlite/store.ts';
+import { manualEnvironment } from '../support/manual-environment.ts';
 import { ackAll, testQueue } from '../support/queue.ts';
 
 const idOf = (result: EnqueueResult): string => {
@@ -635,6 +638,23 @@ describe('looking and changing from outside', () => {
     const [task] = await queue.lease();
     await queue.settle({ ack: [{ leaseId: task!.leaseId, result: 'fine' }] });
     expect(await waiting).toMatchObject({ state: 'done', result: 'fine' });
+  });
+
+  test('waits no longer than asked while the store’s clock stands still', async () => {
+    const env = manualEnvironment();
+    const at = env.now();
+    // So it does for an hour where the machine's is set back by one.
+    const store = await openSqliteStore(':memory:', { now: () => at });
+    const queue = await startQueue(store, { environment: env });
+    onTestFinished(() => queue.stop());
+    const id = idOf(await queue.enqueue('w', { payload: 1, priority: 1 }));
+    const waits = [
+      queue.lease({ topics: ['nothing'], waitMs: 1_000 }),
+      queue.task('w', id, { waitMs: 1_000 }),
+      queue.drained('w', { timeoutMs: 1_000 }),
+    ];
+    await env.advance(1_000);
+    expect(await Promise.all(waits)).toMatchObject([[], { state: 'ready' }, false]);
   });
 
   test('lists tasks by state, page by page', async () => {
