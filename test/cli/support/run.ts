@@ -14,6 +14,8 @@ export interface Run {
 export interface RunOptions {
   readonly env?: Readonly<Record<string, string>>;
   readonly input?: string | Uint8Array;
+  /** A module that is loaded before the program. */
+  readonly preload?: string;
 }
 
 export interface Running {
@@ -25,8 +27,9 @@ export interface Running {
 }
 
 /** Starts `ebbmark` with nothing in its environment but what is given (and the path). */
-export function start(args: readonly string[], { env = {}, input }: RunOptions = {}): Running {
-  const child = spawn(process.execPath, ['--import', 'tsx', 'src/cli.ts', ...args], {
+export function start(args: readonly string[], { env = {}, input, preload }: RunOptions = {}): Running {
+  const preloaded = preload === undefined ? [] : ['--import', preload];
+  const child = spawn(process.execPath, ['--import', 'tsx', ...preloaded, 'src/cli.ts', ...args], {
     cwd: ROOT,
     env: { PATH: process.env.PATH ?? '', ...env },
     stdio: ['pipe', 'pipe', 'pipe'],

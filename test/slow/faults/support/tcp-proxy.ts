@@ -1,4 +1,4 @@
-/** A TCP proxy before a node, which can hold answers back, lose them, or be gone: what a network does to a client. */
+/** A TCP proxy before a node, which can delay answers, hold them back, lose them, or be gone: what a network does to a client. */
 import { once } from 'node:events';
 import net from 'node:net';
 
@@ -7,6 +7,8 @@ export class TcpProxy {
   readonly #pairs = new Set<{ readonly client: net.Socket; readonly node: net.Socket }>();
   #server: net.Server | null = null;
   #holding = false;
+  /** How much later answers come, in milliseconds; in their order. */
+  delayMs = 0;
 
   /** @param target `host:port` of the node */
   constructor(target: string) {
@@ -56,7 +58,13 @@ export class TcpProxy {
     const pair = { client, node };
     this.#pairs.add(pair);
     client.on('data', (chunk) => node.write(chunk));
-    node.on('data', (chunk) => client.write(chunk));
+    let sendAt = 0;
+    node.on('data', (chunk) => {
+      // In order, also where the delay has just become shorter.
+      sendAt = Math.max(sendAt, performance.now() + this.delayMs);
+      if (this.delayMs === 0 && sendAt <= performance.now()) client.write(chunk);
+      else setTimeout(() => client.write(chunk), sendAt - performance.now());
+    });
     if (this.#holding) node.pause();
     for (const [one, other] of [
       [client, node],

@@ -1,6 +1,6 @@
-/** Servers as processes of their own, on one keyspace. */
+/** Servers as processes of their own. */
 import { RemoteQueue } from '../../../../src/cli/remote-queue.ts';
-import { type Running, start } from '../../../cli/support/run.ts';
+import { type Running, type RunOptions, start } from '../../../cli/support/run.ts';
 
 export interface ServerProcess extends Running {
   readonly url: string;
@@ -9,22 +9,33 @@ export interface ServerProcess extends Running {
   readiness(): Promise<{ readonly ready: boolean; readonly reasons: readonly string[] }>;
 }
 
+export interface ServerOptions extends RunOptions {
+  readonly args?: readonly string[];
+  /** 0 takes a free one. */
+  readonly port?: number;
+}
+
 /** How soon something is looked at again that tells nobody when it changes, in milliseconds. */
 export const LOOK_MS = 100;
 
-/** Starts `ebbmark serve`; resolves once it listens. @param port 0 takes a free one */
+/** Starts `ebbmark serve`; resolves once it listens. */
 export async function startServer(
   store: string,
-  args: readonly string[] = [],
-  env: Readonly<Record<string, string>> = {},
-  port = 0,
+  { args = [], port = 0, ...options }: ServerOptions = {},
 ): Promise<ServerProcess> {
-  const running = start(['serve', '--listen', `127.0.0.1:${port}`, '--store', store, ...args], { env });
+  const running = start(['serve', '--listen', `127.0.0.1:${port}`, '--store', store, ...args], options);
   const [, url] = await running.until(/"url":"([^"]+)"/);
   const readiness = async () =>
     (await (await fetch(`${url}/readyz`)).json()) as Awaited<ReturnType<ServerProcess['readiness']>>;
   return { ...running, url: url!, queue: new RemoteQueue(url!), readiness };
 }
+
+/** Starts it again where it was, so that its clients find it. */
+export const startAgain = (
+  { url }: ServerProcess,
+  store: string,
+  options: ServerOptions = {},
+): Promise<ServerProcess> => startServer(store, { ...options, port: Number(new URL(url).port) });
 
 /** Ends a server at once, whatever state it is in. */
 export async function kill({ child, ended }: Running): Promise<void> {
@@ -51,4 +62,17 @@ export const untilReady = (server: ServerProcess, timeoutMs = 60_000) =>
   until(timeoutMs, async () => {
     const { ready, reasons } = await server.readiness();
     if (!ready) throw new Error(`not ready: ${reasons.join('; ')}`);
+  });
+
+/** Resolves once the servers have even shares of all shards, and know of each other. */
+export const untilEven = (servers: readonly ServerProcess[], timeoutMs = 60_000) =>
+  until(timeoutMs, async () => {
+    const all = await Promise.all(servers.map(async ({ queue }) => (await queue.status()).queue));
+    const held = all.map(({ shards }) => shards.held);
+    const of = all[0]!.shards.of;
+    const isEven = Math.max(...held) - Math.min(...held) <= 1 && held.reduce((sum, one) => sum + one, 0) === of;
+    if (isEven && all.every((one) => one.servers === servers.length)) return held;
+    throw new Error(
+      `shares are ${held.join(', ')} of ${of}; servers known: ${all.map((one) => one.servers).join(', ')}`,
+    );
   });

@@ -1,0 +1,75 @@
+/** Tells when the last shard serves: a topic in each, with a task in it, leased by name. */
+import type { CommandQueue } from '../../../../src/cli/remote-queue.ts';
+import { shardOf } from '../../../../src/core/message.ts';
+import { until } from './servers.ts';
+
+/** As keyspaces are made. */
+const SHARDS = 256;
+const LEASE_MS = 300_000;
+const WAIT_MS = 1_000;
+/** Topics that one call puts something into at a time: each is a conditional write of its own. */
+const AT_ONCE = 32;
+
+type Leasing = Pick<CommandQueue, 'enqueue' | 'lease' | 'settle'>;
+
+export interface Served {
+  /** From the start of the wait until a task of the first and of the last shard was there, in milliseconds. */
+  readonly firstMs: number;
+  readonly lastMs: number;
+  readonly leaseIds: readonly string[];
+}
+
+export class Probes {
+  readonly topics: readonly string[];
+
+  /** @param prefix of the topics' names; @param shards how many of the shards have one */
+  constructor(prefix: string, shards = SHARDS) {
+    const step = SHARDS / shards;
+    const names = new Map<number, string>();
+    for (let n = 0; names.size < shards; n++) {
+      const shard = shardOf(`${prefix}${n}`, SHARDS);
+      if (shard % step === 0 && !names.has(shard)) names.set(shard, `${prefix}${n}`);
+    }
+    this.topics = [...names.values()];
+  }
+
+  /** Puts a task into each. */
+  async put(queue: Leasing): Promise<void> {
+    for (let at = 0; at < this.topics.length; at += AT_ONCE) {
+      const some = this.topics.slice(at, at + AT_ONCE);
+      await Promise.all(some.map((topic) => queue.enqueue(topic, [{ payload: topic, maxAttempts: 1_000 }])));
+    }
+  }
+
+  /** Leases the task of each, and tells how long that took from now. @throws after `timeoutMs`, naming some left */
+  async lease(queue: Leasing, timeoutMs: number): Promise<Served> {
+    const began = performance.now();
+    const left = new Set(this.topics);
+    const leaseIds: string[] = [];
+    let [firstMs, lastMs] = [0, 0];
+    while (left.size > 0) {
+      const topics = [...left];
+      const asked = { topics, max: topics.length, waitMs: WAIT_MS, leaseMs: LEASE_MS };
+      const { value: tasks } = await until(timeoutMs, () => queue.lease(asked));
+      lastMs = performance.now() - began;
+      if (leaseIds.length === 0) firstMs = lastMs;
+      for (const { topic, leaseId } of tasks) {
+        left.delete(topic);
+        leaseIds.push(leaseId);
+      }
+      if (lastMs > timeoutMs && left.size > 0) {
+        throw new Error(`${left.size} shards do not serve after ${timeoutMs} ms: ${topics.slice(0, 3).join(', ')}`);
+      }
+    }
+    return { firstMs, lastMs, leaseIds };
+  }
+
+  /** The same, and settles them. @returns how many settlements counted */
+  async serve(queue: Leasing, timeoutMs: number): Promise<Served & { readonly settled: number }> {
+    const served = await this.lease(queue, timeoutMs);
+    const { value } = await until(timeoutMs, () =>
+      queue.settle({ ack: served.leaseIds.map((leaseId) => ({ leaseId })) }),
+    );
+    return { ...served, settled: value.ack!.filter(({ ok }) => ok).length };
+  }
+}
