@@ -59,9 +59,15 @@ export async function recountDead(engine: Engine, log: Log, topic: Topic): Promi
     const [end, before] = [log.nextId, log.ready];
     log.recount = false;
     let dead = 0;
-    for await (const head of heads(engine, log, log.completion, end)) if (counts(head, topic)) dead++;
+    let pending = 0;
+    for await (const head of heads(engine, log, log.completion, end)) {
+      if (counts(head, topic)) dead++;
+      else if (head.status === 'pending') pending++;
+    }
     if (log.nextId !== end || log.ready !== before || log.recount) continue;
     log.ready = dead;
+    // A predecessor may still ready some of them, late, and nobody here would count those.
+    log.recount = pending > 0;
     return;
   }
   log.recount = true;
