@@ -290,6 +290,7 @@ export class Settler {
       const entry = entries.get(item.id);
       if (entry?.status !== 'leased' || entry.leaseId !== item.leaseId || endings.has(entry)) {
         const repeated = entry?.status === 'moved' && entry.leaseId === item.leaseId;
+        if (repeated) this.#movedAlready(log, topic, entry);
         results[item.index] = repeated ? { leaseId: item.token, ok: true } : refused(item.token, 'lease-lost');
         continue;
       }
@@ -325,6 +326,16 @@ export class Settler {
       }),
     ]);
     return again;
+  }
+
+  /** The first call of the two may still be at it: what this one is told, limits must know. */
+  #movedAlready(log: Log, topic: Topic, entry: Entry): void {
+    const open = log.open.get(entry.id);
+    if (!open?.leased) return;
+    topic.limits = afterSettle(topic.limits, 1, entry.updatedAt);
+    log.open.set(entry.id, { ...open, leased: false, until: 0 });
+    this.#engine.signals.ready(topic);
+    this.#engine.signals.due(log, this.#engine.env.now());
   }
 
   #moveChanges(topic: Topic, entry: Entry, { to, attempt, dueAt, outcome, reason }: Ending) {
