@@ -12,6 +12,8 @@ export interface World {
   readonly scenario: Scenario;
   /** The last phase has begun: everybody finishes what he has and goes home. */
   quiet: boolean;
+  /** When the last delayed task is due; by the simulation's clock. */
+  lastDueAt: number;
   /** Tasks, as enqueues were answered. */
   readonly known: { readonly topic: string; readonly id: string }[];
   nextToken(): number;

@@ -1,12 +1,18 @@
 /** Watches the rows themselves: what no interleaving may ever write, whoever it was and whatever was told to clients. */
 import { type Entry, isFinal, type LogAddress, mayBecome } from '../../src/core/entry.ts';
+import type { SegmentHeader } from '../../src/core/log.ts';
 import type { Tables, Witness } from './tables.ts';
 
 export class Ledger implements Witness {
   readonly violations: string[] = [];
+  readonly #tables: Tables;
   /** Entries of a task that can be leased or settled. */
   readonly #live = new Map<string, number>();
   readonly #settled = new Map<string, string>();
+
+  constructor(tables: Tables) {
+    this.#tables = tables;
+  }
 
   appended(log: LogAddress, entry: Entry): void {
     if (entry.status === 'ready') this.#count(log, entry, 1);
@@ -15,13 +21,36 @@ export class Ledger implements Witness {
   changed(log: LogAddress, before: Entry, after: Entry): void {
     const where = `${log.topic}:${log.tier} ${before.id}`;
     if (!mayBecome(before.status, after.status))
-      this.#say(`entry: ${where} went from ${before.status} to ${after.status}`);
-    if (after.version <= before.version) this.#say(`entry: ${where} kept version ${before.version}`);
+      this.#say(`Q3 entry: ${where} went from ${before.status} to ${after.status}`);
+    if (after.version <= before.version) this.#say(`Q3 entry: ${where} kept version ${before.version}`);
     if (isLive(after) !== isLive(before)) this.#count(log, after, isLive(after) ? 1 : -1);
     if (after.status === 'done') {
       const earlier = this.#settled.get(after.uid);
       if (earlier !== undefined) this.#say(`Q3: ${where} was settled, as was ${earlier}`);
       this.#settled.set(after.uid, where);
+    }
+  }
+
+  claimed(log: LogAddress, before: SegmentHeader, after: SegmentHeader): void {
+    const where = `${log.topic}:${log.tier}`;
+    if (after.scan < before.scan)
+      this.#say(`Q4: the scan cursor of ${where} fell from ${before.scan} to ${after.scan}`);
+    // Who was replaced counts no more what is in flight, and must not hand out.
+    if (after.term < before.term)
+      this.#say(`Q9: ${where} was claimed in under term ${before.term}, then ${after.term}`);
+  }
+
+  passed(log: LogAddress, entries: readonly Entry[]): void {
+    for (const { id, status, uid, dest } of entries) {
+      const where = `${log.topic}:${log.tier} ${id}`;
+      if (!isFinal(status)) this.#say(`Q4: ${where} was passed while ${status}`);
+      if (status !== 'moved') continue;
+      const next = this.#tables.entryAt(dest!);
+      if (next?.uid === uid && next.status === 'pending') {
+        this.#say(
+          `Q1 passed: ${where} was passed while ${dest!.topic}:${dest!.tier} ${dest!.id}, where it went, is pending`,
+        );
+      }
     }
   }
 
@@ -41,10 +70,10 @@ export class Ledger implements Witness {
   }
 
   /** What must hold once everything has come to rest. */
-  atRest(tables: Tables): readonly string[] {
+  atRest(): readonly string[] {
     const violations = [...this.violations];
-    for (const { address, segments } of tables.logs.values()) {
-      const completion = tables.checkpoints.get(address.topic)?.get(address.tier)?.completion ?? 0;
+    for (const { address, segments } of this.#tables.logs.values()) {
+      const completion = this.#tables.checkpoints.get(address.topic)?.get(address.tier)?.completion ?? 0;
       for (const { rows } of segments.values()) {
         for (const entry of rows.values()) {
           const where = `${address.topic}:${address.tier} ${entry.id}`;

@@ -57,11 +57,19 @@ export class Producer extends Client {
             onDuplicate: random.pick(['keep', 'keep', 'again', 'replace']),
           }
         : {}),
-      ...(random.chance(0.2) ? { delayMs: random.pick([0, 10, 100, 400, 1500]) } : {}),
+      ...(random.chance(0.2) ? { delayMs: random.pick([0, 10, 100, 400, 1500]) * this.#longer() } : {}),
       ...(random.chance(0.08) ? { ttlMs: random.pick([5, 200, 1000]) } : {}),
       ...(random.chance(0.1) ? { maxAttempts: random.int(1, 4) } : {}),
       ...(random.chance(0.1) ? { metadata: { trace: `t${token}` } } : {}),
     };
+    if (input.delayMs !== undefined) {
+      this.world.lastDueAt = Math.max(this.world.lastDueAt, this.world.loop.now + input.delayMs);
+    }
     return { token, input };
+  }
+
+  /** Where everybody takes hours, delays outlast the retention, and whole periods of the activity index. */
+  #longer(): number {
+    return this.world.scenario.stretch > 1 && this.random.chance(0.5) ? 2_000 : 1;
   }
 }

@@ -60,6 +60,7 @@ export class Script {
     // A call whose client has gone may still be on its way from one server to another, and pause what was to go on.
     if (!scenario.exclusive) await loop.sleep(PASSED_ON_MS);
     for (const { name } of scenario.topics) await inspector.insistOn(name, { paused: false });
+    await loop.sleep(this.#world.lastDueAt - loop.now);
     this.quietFrom = loop.now;
     // What a server was to tell another, and took with it, is found by whoever takes the shards over.
     if (!scenario.exclusive && (scenario.lostMessages > 0 || cluster.restarts > 0)) cluster.crashAll();

@@ -22,7 +22,7 @@ const HELP = `Simulates servers, producers, workers and operators on a virtual c
   --seconds N      stop after so many seconds of real time
   --jobs N         processes that share the seeds; as many as there are processors when absent
   --keep-going     don't stop at the first seed that breaks a promise
-  --json           the summary as JSON
+  --json           the summary as JSON, with what was broken by which seed
 
 Ends with 1 where a promise was broken; the seed and what broke it are printed.`;
 
@@ -77,6 +77,7 @@ async function alone(first: number, count: number, seconds: number, profile: Pro
     const report = await simulate(seed, { ...(profile === undefined ? {} : { profile }), ...trace });
     summary.add(report);
     if (report.violations.length === 0) continue;
+    broken.push({ seed, profile: report.scenario.profile, violations: report.violations });
     console.error(`seed ${seed} (${report.scenario.profile}) breaks what is promised:`);
     for (const violation of report.violations.slice(0, 10)) console.error(`  ${violation}`);
     if (!opt['keep-going']) break;

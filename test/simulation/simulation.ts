@@ -44,7 +44,7 @@ export async function simulate(seed: number, options: SimulationOptions = {}): P
   const scenario = drawScenario(random.fork(), options.profile);
   const loop = new Loop();
   const tables = new Tables(scenario.meta, () => EPOCH + loop.now);
-  const ledger = new Ledger();
+  const ledger = new Ledger(tables);
   tables.witness = ledger;
   const trace: Trace =
     options.trace === undefined ? () => {} : (line) => options.trace!(`${loop.now.toFixed(3).padStart(12)}  ${line()}`);
@@ -59,7 +59,7 @@ export async function simulate(seed: number, options: SimulationOptions = {}): P
   const shape = { restartMs, exclusive, servers, clock };
   const cluster = new Cluster(loop, random.fork(), tables, faults, shape, trace);
   let tokens = 0;
-  const world: World = { loop, cluster, scenario, quiet: false, known: [], nextToken: () => ++tokens };
+  const world: World = { loop, cluster, scenario, quiet: false, lastDueAt: 0, known: [], nextToken: () => ++tokens };
   const script = new Script(world, random.fork(), faults);
   const rejections = watchRejections();
   let over = false;
@@ -77,7 +77,7 @@ export async function simulate(seed: number, options: SimulationOptions = {}): P
   const violations = [...cluster.troubles, ...rejections.end(), ...script.violations];
   if (!inTime) violations.push(`liveness: not over after ${MOST_STEPS} steps, at ${loop.now.toFixed(0)} ms`);
   else if (!over) violations.push('liveness: nothing is left to run, and yet somebody waits');
-  violations.push(...(over ? ledger.atRest(tables) : ledger.violations));
+  violations.push(...(over ? ledger.atRest() : ledger.violations));
   violations.push(...found, ...(await findings(tables, cluster.calls)));
   const history: History = {
     calls: cluster.calls,

@@ -3,12 +3,20 @@ import type { Report } from './simulation.ts';
 
 export type SummaryNumbers = ReturnType<Summary['numbers']>;
 
+/** What one seed broke. */
+export interface Broken {
+  readonly seed: number;
+  readonly profile: string;
+  readonly violations: readonly string[];
+}
+
 /** Adds up what simulations did. */
 export class Summary {
   readonly #began = performance.now();
   readonly #faults: Partial<FaultCounts> = {};
   #seeds = 0;
   failed = 0;
+  readonly broken: Broken[] = [];
   #calls = 0;
   #storeCalls = 0;
   #steps = 0;
@@ -18,9 +26,12 @@ export class Summary {
   #settled = 0;
   #virtualMs = 0;
 
-  add({ history, violations, storeCalls, steps, faults, restarts, lastedMs }: Report): void {
+  add({ seed, scenario, history, violations, storeCalls, steps, faults, restarts, lastedMs }: Report): void {
     this.#seeds++;
-    if (violations.length > 0) this.failed++;
+    if (violations.length > 0) {
+      this.failed++;
+      this.broken.push({ seed, profile: scenario.profile, violations });
+    }
     this.#calls += history.calls.length;
     this.#storeCalls += storeCalls;
     this.#steps += steps;
@@ -43,6 +54,7 @@ export class Summary {
   merge(numbers: SummaryNumbers): void {
     this.#seeds += numbers.seeds;
     this.failed += numbers.failed;
+    this.broken.push(...numbers.broken);
     this.#calls += numbers.calls;
     this.#storeCalls += numbers.storeCalls;
     this.#steps += numbers.steps;
@@ -72,11 +84,12 @@ export class Summary {
       steps: this.#steps,
       restarts: this.#restarts,
       faults: this.#faults,
+      broken: this.broken,
     };
   }
 
   text(): string {
-    const { faults, ...numbers } = this.numbers();
+    const { faults, broken: _, ...numbers } = this.numbers();
     const lines = Object.entries(numbers).map(([name, value]) => `${name.padEnd(16)}${value.toLocaleString('en')}`);
     const kinds = Object.entries(faults).filter(([, count]) => count > 0);
     return [

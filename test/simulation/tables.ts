@@ -9,6 +9,7 @@ import {
   FIRST_VERSION,
   type LogAddress,
   type NewEntry,
+  type Place,
 } from '../../src/core/entry.ts';
 import { type Checkpoint, logKey, type SegmentHeader, segmentEnd, segmentStart } from '../../src/core/log.ts';
 import type { MessageCondition, MessageRow, MessageWrite } from '../../src/core/message.ts';
@@ -42,10 +43,14 @@ export interface StoredLog {
   readonly segments: Map<number, Segment>;
 }
 
-/** Told of every change of an entry; the auditors of the inside listen. */
+/** Told of every change of a log; the auditors of the inside listen. */
 export interface Witness {
   appended(log: LogAddress, entry: Entry): void;
   changed(log: LogAddress, before: Entry, after: Entry): void;
+  /** A claim has moved the scan cursor of a segment, or taken its term. */
+  claimed(log: LogAddress, before: SegmentHeader, after: SegmentHeader): void;
+  /** These are settled, as is said by a checkpoint or by the closing of their segment. */
+  passed(log: LogAddress, entries: readonly Entry[]): void;
   trimmed(log: LogAddress, entry: Entry): void;
 }
 
@@ -142,8 +147,11 @@ export class Tables {
       this.witness?.changed(log, before, after);
     }
     if (scan === undefined) return APPLIED;
-    if (stored !== undefined) stored.header = { ...stored.header, scan: scan.to, term: scan.term };
-    else {
+    if (stored !== undefined) {
+      const before = stored.header;
+      stored.header = { ...before, scan: scan.to, term: scan.term };
+      this.witness?.claimed(log, before, stored.header);
+    } else {
       const { from, to, term } = scan;
       this.#create(log, segment, { nextId: from, bytes: 0, scan: to, term, sealedAt: null, closed: false });
     }
@@ -160,6 +168,7 @@ export class Tables {
     const stored = this.#segment(log, segment);
     if (stored?.header.nextId !== segmentEnd(segment, this.meta.segmentSize)) return CONFLICT;
     stored.header = { ...stored.header, closed: true };
+    this.witness?.passed(log, [...stored.rows.values()]);
     return APPLIED;
   }
 
@@ -194,12 +203,29 @@ export class Tables {
       tiers = new Map();
       this.checkpoints.set(topic, tiers);
     }
-    const old = tiers.get(tier) ?? mark;
+    const seen = tiers.get(tier);
+    const old = seen ?? mark;
+    this.#passed({ topic, tier }, seen?.completion ?? 0, mark.completion);
     tiers.set(tier, {
       scan: Math.max(old.scan, mark.scan),
       completion: Math.max(old.completion, mark.completion),
       trimmed: Math.max(old.trimmed, mark.trimmed),
     });
+  }
+
+  #passed(log: LogAddress, from: number, to: number): void {
+    const segments = this.logs.get(logKey(log))?.segments.values() ?? [];
+    const rows = [...segments].flatMap((segment) => [...segment.rows.values()]);
+    if (to > from)
+      this.witness?.passed(
+        log,
+        rows.filter(({ id }) => id >= from && id < to),
+      );
+  }
+
+  /** The entry at a place as it stands; for those who look on, not for the store. */
+  entryAt(place: Place): Entry | undefined {
+    return this.#segment(place, Math.floor(place.id / this.meta.segmentSize))?.rows.get(place.id);
   }
 
   readTopic(topic: string): TopicRow | null {
