@@ -37,6 +37,9 @@ export function decideClaim(entry: EntryHead, context: ClaimContext): ClaimDecis
   return message === null ? { kind: 'own', supersedes: null } : { kind: 'claim' };
 }
 
+/** Whether another server has claimed since, under a higher term: this one was paused past its lease. */
+export const isDeposed = (own: number, found: number): boolean => found > own;
+
 export const isExpired = (entry: Pick<EntryHead, 'expiresAt'>, now: number): boolean =>
   entry.expiresAt !== null && entry.expiresAt <= now;
 

@@ -149,6 +149,24 @@ export interface EntryChange {
   readonly set: EntryPatch;
 }
 
+/** The change of an entry that is handed out. */
+export const leasePatch = (
+  seen: Pick<EntryState, 'version'>,
+  lease: { readonly leaseId: string; readonly worker: string | null; readonly leaseUntil: number },
+  now: number,
+): EntryPatch => ({ status: 'leased', version: seen.version + 1, ...lease, leasedAt: now, updatedAt: now });
+
+/**
+ * The change of an entry whose task was completed. What is leased has no result yet: where none is brought, nothing is
+ * written, for a null would be a tombstone a task.
+ */
+export const donePatch = (result: string | null, now: number): EntryPatch => ({
+  status: 'done',
+  version: FINAL_VERSION,
+  updatedAt: now,
+  ...(result === null ? {} : { result }),
+});
+
 /** Bytes an entry takes of its segment's budget. */
 export function entryBytes(entry: Pick<EntryTask, 'payload' | 'metadata' | 'messageId' | 'history'>): number {
   const payload = typeof entry.payload === 'string' ? entry.payload.length : entry.payload.byteLength;

@@ -40,7 +40,8 @@ export interface SegmentHeader {
 }
 
 /** Where a segment's entries stop: from here to its end nothing is missing, there just is nothing. */
-export const entriesEnd = (header: SegmentHeader): number => header.sealedAt ?? header.nextId;
+export const entriesEnd = (header: Pick<SegmentHeader, 'nextId' | 'sealedAt'>): number =>
+  header.sealedAt ?? header.nextId;
 
 /** How far a log was handed out and settled; a hint of where to start reading, copied from what the segments say. */
 export interface Checkpoint {
@@ -50,3 +51,41 @@ export interface Checkpoint {
   readonly trimmed: number;
 }
 export const EMPTY_CHECKPOINT: Checkpoint = { scan: 0, completion: 0, trimmed: 0 };
+
+/** Where an append of some entries goes: to the segment's next ids, if they fit into it as a whole. */
+export function planAppend(
+  tail: { readonly segment: number; readonly next: number | null },
+  count: number,
+  size: number,
+): { readonly firstId: number; readonly fits: boolean } {
+  const firstId = tail.next ?? segmentStart(tail.segment, size);
+  return { firstId, fits: firstId + count <= segmentEnd(tail.segment, size) };
+}
+
+/**
+ * How far all is settled.
+ * @param firstOpen the first id that is not known to be; null: there is none
+ * @param seen how far it is known what was handed out
+ */
+export const completionOf = (firstOpen: number | null, seen: number): number => Math.min(firstOpen ?? seen, seen);
+
+/** Segments above the completion cursor, scanned to their ends, in which nothing is open. */
+export function closableSegments(completion: number, seen: number, open: Iterable<number>, size: number): number[] {
+  const first = segmentOf(completion, size) + 1;
+  const behind = segmentOf(seen, size);
+  if (first >= behind) return [];
+  const occupied = new Set<number>();
+  for (const id of open) occupied.add(segmentOf(id, size));
+  return Array.from({ length: behind - first }, (_, nth) => first + nth).filter((segment) => !occupied.has(segment));
+}
+
+/**
+ * What was handed out, nobody here knows to whom: by a claim in doubt, or one that a predecessor had sent.
+ * @param scan the scan cursor as known here; `seen`: up to where it is known what was handed out
+ * @param found the cursor that the segment's header shows
+ */
+export const unseenUpTo = (
+  scan: number,
+  seen: number,
+  found: number,
+): { readonly from: number; readonly to: number } | null => (found > scan ? { from: seen, to: found } : null);

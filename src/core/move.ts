@@ -58,6 +58,17 @@ export const commitPatch = (dest: Place, at: number, reason: string | null, byHo
   ...(byHolder ? {} : { leaseId: null }),
 });
 
+/** What becomes of a pending entry, by how the commit on its origin went. */
+export function verdictOf(
+  move: PendingMove,
+  commit: { readonly applied: true } | { readonly applied: false; readonly row: Parameters<typeof nextMoveStep>[1] },
+): 'mark-ready' | 'mark-void' {
+  if (commit.applied) return 'mark-ready';
+  const step = nextMoveStep(move, commit.row);
+  // The commit was refused, so its condition was not met; versions only grow, so it never will be.
+  return step === 'commit' ? 'mark-void' : step;
+}
+
 /** The verdict's change of the pending entry. */
 export const verdictPatch = (step: 'mark-ready' | 'mark-void', at: number): EntryPatch =>
   step === 'mark-ready'

@@ -1,6 +1,7 @@
 /** What the completion scanner does with an entry between the completion cursor and the scan cursor. */
 import { isExpired, isPurged } from './claim.ts';
 import { type EntryHead, isFinal } from './entry.ts';
+import { messageKey } from './message.ts';
 import type { TopicSettings } from './settings.ts';
 
 export type ScanDecision =
@@ -62,3 +63,7 @@ export function decideDead(
     ? { kind: 'open', until }
     : { kind: 'end', status: 'expired', reason: 'dead letter retention over' };
 }
+
+/** Whether an entry below the scan cursor is not just passed: final ones are once their message row agrees and their destination is ready. */
+export const mustBeChecked = (head: Pick<EntryHead, 'status' | 'messageId' | 'hops' | 'uid'>): boolean =>
+  !isFinal(head.status) || head.status === 'moved' || messageKey(head) !== null;

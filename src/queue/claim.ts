@@ -1,6 +1,6 @@
 import { ANSWER_BYTES, BATCH_ENTRIES } from '../core/bounds.ts';
-import { type ClaimDecision, decideClaim, isPurged } from '../core/claim.ts';
-import { type Entry, type EntryChange, type EntryPatch, entryBytes, FINAL_VERSION } from '../core/entry.ts';
+import { type ClaimDecision, decideClaim, isDeposed, isPurged } from '../core/claim.ts';
+import { type Entry, type EntryChange, type EntryPatch, entryBytes, FINAL_VERSION, leasePatch } from '../core/entry.ts';
 import { QueueError } from '../core/errors.ts';
 import { afterLease } from '../core/limits.ts';
 import { segmentEnd } from '../core/log.ts';
@@ -175,7 +175,7 @@ export class Claimer {
       log.scanHeader = null;
       return 'again';
     }
-    if (tenure.term === null || header.term > tenure.term) {
+    if (tenure.term === null || isDeposed(tenure.term, header.term)) {
       // Whoever claimed here last holds the shard by now: this process was paused past its own time.
       this.#engine.deposed(tenure);
       throw new QueueError('not-holder');
@@ -254,10 +254,8 @@ export class Claimer {
         const alike = `${want}/${entry.version}`;
         let set = patchOf.get(alike);
         if (set === undefined) {
-          const leaseUntil = now + leaseTime(grant, topic);
           const { leaseId, worker } = grant;
-          const version = entry.version + 1;
-          set = { status: 'leased', version, leaseId, worker, leasedAt: now, leaseUntil, updatedAt: now };
+          set = leasePatch(entry, { leaseId, worker, leaseUntil: now + leaseTime(grant, topic) }, now);
           patchOf.set(alike, set);
         }
         changes.push({ id: entry.id, expect, set });

@@ -5,10 +5,12 @@ import {
   type Checkpoint,
   DEAD_TIER,
   entriesEnd,
+  planAppend,
   type SegmentHeader,
   segmentEnd,
   segmentOf,
   segmentStart,
+  unseenUpTo,
 } from '../core/log.ts';
 import { messageKey } from '../core/message.ts';
 import { type Store, StoreUnavailableError } from '../store/store.ts';
@@ -318,8 +320,7 @@ export class Log {
     for (;;) {
       if (this.#tail === null) await this.findTail(Math.max(this.completion, this.scan));
       const tail = this.#tail!;
-      const firstId = tail.next ?? segmentStart(tail.segment, size);
-      const fits = firstId + entries.length <= segmentEnd(tail.segment, size);
+      const { firstId, fits } = planAppend(tail, entries.length, size);
       let bytes = tail.bytes;
       if (fits) for (const entry of entries) bytes += entryBytes(entry);
       // A call is written as one: where the segment's end would cut it, the segment is sealed instead.
@@ -422,8 +423,9 @@ export class Log {
       if (this.scanHeader?.segment !== segment) {
         const header = await this.#store.readSegment(this.address, segment);
         if (header === null) return null;
-        if (header.scan > this.scan) {
-          this.unseen = { from: this.seen, to: header.scan };
+        const unseen = unseenUpTo(this.scan, this.seen, header.scan);
+        if (unseen !== null) {
+          this.unseen = unseen;
           this.scan = header.scan;
         }
         // An append may have been answered since the header was read.

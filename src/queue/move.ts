@@ -12,9 +12,9 @@ import { isSlotTopic, segmentOf } from '../core/log.ts';
 import {
   commitPatch,
   type MoveChanges,
-  nextMoveStep,
   type PendingMove,
   pendingEntry,
+  verdictOf,
   verdictPatch,
 } from '../core/move.ts';
 import type { Store } from '../store/store.ts';
@@ -97,7 +97,7 @@ export class Mover {
         set: commitPatch(place, at, reason, byHolder),
       }));
       const steps = new Map<Pending, 'mark-ready' | 'mark-void'>();
-      for (const [pending, answer] of commits.answers) steps.set(pending, verdict(pending, answer));
+      for (const [pending, answer] of commits.answers) steps.set(pending, verdictOf(pending, answer));
       const marks = await this.#changeEach(dest, [...steps.keys()], (pending) => ({
         id: pending.place.id,
         expect: { uid: pending.uid, version: FIRST_VERSION },
@@ -238,13 +238,6 @@ export const asPending = (log: Log, head: EntryHead): Pending => ({
 
 /** Purged tasks count nowhere, wherever they stand. */
 const counts = (topic: Topic, task: Known): boolean => !isPurged(task, topic.settings.purgedAt);
-
-function verdict(pending: Pending, result: ChangeResult): 'mark-ready' | 'mark-void' {
-  if (result.applied) return 'mark-ready';
-  const step = nextMoveStep(pending, result.row);
-  // The commit was refused, so its condition was not met; versions only grow, so it never will be.
-  return step === 'commit' ? 'mark-void' : step;
-}
 
 export function groupBySegment<T>(items: readonly T[], idOf: (item: T) => number, size: number): T[][] {
   const groups = new Map<number, T[]>();

@@ -3,10 +3,9 @@
  * identical statement is repeated until the store answers it one way or the other, and then the rows tell whose
  * write stands there. Only past the deadline does the caller learn that the outcome is unknown.
  */
-import type { EntryChange, EntryCondition, EntryHead } from '../core/entry.ts';
-import { samePlace } from '../core/entry.ts';
+import { appendLanding, changeLanded } from '../core/doubt.ts';
+import type { EntryCondition, EntryHead } from '../core/entry.ts';
 import { QueueError } from '../core/errors.ts';
-import { entriesEnd, type SegmentHeader } from '../core/log.ts';
 import type { MessageCondition, MessageRow, MessageWrite } from '../core/message.ts';
 import {
   type Append,
@@ -82,14 +81,11 @@ export async function appendDefinitely(
   const to = firstId + append.entries.length;
   const rows = await unlessOutOfReach(() => store.readHeads({ log, from: firstId, to, limit: 1, serial: true }));
   if (rows === null) throw stillUnknown(env);
-  const row = rows[0];
-  if (row === undefined) {
-    const header = await unlessOutOfReach(() => store.readSegment(log, segment, true));
-    if (header === null || entriesEnd(header) > firstId) throw stillUnknown(env);
-  }
-  // The uid alone would not tell this append from an earlier entry of the same task.
-  const landed = row?.id === firstId && row.uid === first.uid && row.hops === first.hops;
-  return refused(env, landed) ? 'applied' : 'conflict';
+  const row = rows[0] ?? null;
+  const header = row === null ? await unlessOutOfReach(() => store.readSegment(log, segment, true)) : null;
+  const landing = appendLanding(first, firstId, row, header);
+  if (landing === 'unclear') throw stillUnknown(env);
+  return refused(env, landing === 'landed') ? 'applied' : 'conflict';
 }
 
 /**
@@ -103,26 +99,7 @@ export async function changeDefinitely(
 ): Promise<Definite<ChangeOutcome>> {
   const { outcome, doubted } = await untilDefinite(env, () => store.change(change));
   if (outcome.kind === 'applied' || !doubted) return outcome;
-  const rows = new Map(outcome.rows.map((row) => [row.id, row]));
-  const areSet = change.changes.every((one) => {
-    const row = rows.get(one.id);
-    return row !== undefined && isSet(row, one);
-  });
-  const landed = areSet && hasMoved(change.scan, outcome.header);
-  return refused(env, landed) ? { kind: 'applied' } : outcome;
-}
-
-/** Whether the scan cursor stands where a change was to put it, or further on. */
-function hasMoved(scan: SegmentChange['scan'], header: SegmentHeader | null): boolean {
-  if (scan === undefined) return true;
-  return header !== null && header.scan >= scan.to && header.term >= scan.term;
-}
-
-function isSet(row: EntryHead, change: EntryChange): boolean {
-  const { set } = change;
-  if (row.status !== set.status || row.version !== set.version || row.updatedAt !== set.updatedAt) return false;
-  if (set.leaseId !== undefined && row.leaseId !== set.leaseId) return false;
-  return !set.dest || samePlace(row.dest, set.dest);
+  return refused(env, changeLanded(change, outcome.rows, outcome.header)) ? { kind: 'applied' } : outcome;
 }
 
 /** Whether an entry meets the condition of a change. */

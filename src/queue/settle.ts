@@ -2,6 +2,7 @@ import { backoffMs } from '../core/backoff.ts';
 import { DELAY_MS, LEASE_MS, PROGRESS_BYTES, RESULT_BYTES, SETTLE_ITEMS } from '../core/bounds.ts';
 import { isPurged } from '../core/claim.ts';
 import {
+  donePatch,
   type Entry,
   type EntryChange,
   type EntryHead,
@@ -465,14 +466,6 @@ export class Settler {
     for (const item of waiting) results[item.index] = refused(item.token, 'busy');
   }
 }
-
-/** What is leased has no result yet: where none is brought, nothing is written, for a null would be a tombstone a task. */
-const donePatch = (result: string | null, now: number): EntryPatch => ({
-  status: 'done',
-  version: FINAL_VERSION,
-  updatedAt: now,
-  ...(result === null ? {} : { result }),
-});
 
 export const knownOf = (open: OpenEntry): Known => ({
   uid: open.uid,

@@ -4,9 +4,8 @@
  */
 import { isPurged } from '../core/claim.ts';
 import type { EntryHead } from '../core/entry.ts';
-import { isFinal } from '../core/entry.ts';
 import { entriesEnd, segmentEnd, segmentOf } from '../core/log.ts';
-import { messageKey } from '../core/message.ts';
+import { mustBeChecked } from '../core/scan.ts';
 import type { Engine } from '../queue/engine.ts';
 import { type Log, openEntry } from '../queue/log.ts';
 import { changeDefinitely } from '../queue/outcomes.ts';
@@ -114,10 +113,6 @@ async function openBetween(engine: Engine, log: Log, topic: Topic, from: number,
   }
   topic.limits = { ...topic.limits, inFlight, lastLeaseAt };
 }
-
-/** Final entries are passed once their message row agrees and their destination is ready. */
-const mustBeChecked = (head: EntryHead): boolean =>
-  !isFinal(head.status) || head.status === 'moved' || messageKey(head) !== null;
 
 /** Whether an entry counts as waiting: purged ones don't, wherever they stand. */
 const counts = (head: EntryHead, topic: Topic): boolean =>

@@ -12,7 +12,7 @@ import { isPurged } from '../core/claim.ts';
 import { type Entry, type EntryChange, type EntryHead, FINAL_VERSION, type LogAddress } from '../core/entry.ts';
 import { withAttempt } from '../core/history.ts';
 import { afterSettle } from '../core/limits.ts';
-import { DEAD_TIER, segmentEnd, segmentOf, segmentStart } from '../core/log.ts';
+import { closableSegments, completionOf, DEAD_TIER, segmentEnd, segmentOf, segmentStart } from '../core/log.ts';
 import type { MessageStatus } from '../core/message.ts';
 import { decideDead, decideScan, type ScanDecision } from '../core/scan.ts';
 import type { Claimer } from '../queue/claim.ts';
@@ -372,7 +372,7 @@ export class Scanner {
 
   #raiseCompletion(log: Log): void {
     const first = log.open.keys().next();
-    const completion = first.done ? log.seen : Math.min(first.value, log.seen);
+    const completion = completionOf(first.done ? null : first.value, log.seen);
     if (completion <= log.completion) return;
     log.completion = completion;
     const now = this.#engine.env.now();
@@ -390,13 +390,8 @@ export class Scanner {
   async #closeSegments(log: Log): Promise<void> {
     const { store, env } = this.#engine;
     const size = store.meta.segmentSize;
-    const first = segmentOf(log.completion, size) + 1;
-    const behind = segmentOf(log.seen, size);
-    if (first >= behind) return;
-    const open = new Set<number>();
-    for (const id of log.open.keys()) open.add(segmentOf(id, size));
-    for (let segment = first; segment < behind; segment++) {
-      if (open.has(segment) || log.closed.has(segment)) continue;
+    for (const segment of closableSegments(log.completion, log.seen, log.open.keys(), size)) {
+      if (log.closed.has(segment)) continue;
       if ((await definitely(env, () => store.closeSegment(log.address, segment))) === 'applied') {
         log.closed.set(segment, env.now());
       }

@@ -56,12 +56,13 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'append-by-others',
     note: "whatever stands where an append in doubt was to go is taken for that append's",
-    seeds: 300,
+    seeds: 400,
+    profile: 'all',
     edits: [
       {
-        file: 'src/queue/outcomes.ts',
-        find: 'const landed = row?.id === firstId && row.uid === first.uid && row.hops === first.hops;',
-        replace: 'const landed = row !== undefined;',
+        file: 'src/core/doubt.ts',
+        find: 'row?.id === firstId && row.uid === first.uid && row.hops === first.hops ?',
+        replace: 'row !== null ?',
       },
     ],
   },
@@ -98,7 +99,7 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'src/scheduler/activity.ts',
-        find: 'if (log !== undefined && !log.isIdle) await this.ensure(log);',
+        find: 'if (isStillNeeded(log)) await this.confirm(log);',
         replace: '',
       },
     ],
@@ -152,9 +153,9 @@ export const MUTANTS: readonly Mutant[] = [
     profile: 'zombies',
     edits: [
       {
-        file: 'src/queue/claim.ts',
-        find: 'if (header.term > this.#engine.term) {',
-        replace: 'if (header.term < 0) {',
+        file: 'src/core/claim.ts',
+        find: '=> found > own',
+        replace: '=> found > own && found < 0',
       },
     ],
   },
@@ -165,16 +166,17 @@ export const MUTANTS: readonly Mutant[] = [
     profile: 'crashes',
     edits: [
       {
-        file: 'src/queue/log.ts',
-        find: 'this.unseen = { from: this.seen, to: header.scan };',
-        replace: '',
+        file: 'src/core/log.ts',
+        find: 'found > scan ? { from: seen, to: found } : null',
+        replace: 'found > scan ? { from: found, to: found } : null',
       },
     ],
   },
   {
     name: 'duplicates-handed-out',
     note: 'an entry whose message id belongs to another task is handed out',
-    seeds: 200,
+    seeds: 400,
+    profile: 'crashes',
     edits: [
       {
         file: 'src/core/claim.ts',
@@ -273,7 +275,7 @@ export const MUTANTS: readonly Mutant[] = [
     seeds: 100,
     edits: [
       {
-        file: 'src/queue/move.ts',
+        file: 'src/core/move.ts',
         find: "return step === 'commit' ? 'mark-void' : step;",
         replace: "return 'mark-ready';",
       },
@@ -307,7 +309,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'requeue-whatever-happened',
     note: 'a lease that was extended since the scanner looked at it is taken for stalled',
-    seeds: 100,
+    seeds: 200,
+    profile: 'pauses',
     edits: [
       {
         file: 'src/scheduler/scanner.ts',
@@ -329,9 +332,9 @@ export const MUTANTS: readonly Mutant[] = [
     seeds: 60,
     edits: [
       {
-        file: 'src/scheduler/scanner.ts',
-        find: 'first.done ? log.seen : Math.min(first.value, log.seen)',
-        replace: 'first.done ? log.seen : log.seen',
+        file: 'src/core/log.ts',
+        find: 'Math.min(firstOpen ?? seen, seen)',
+        replace: 'seen',
       },
     ],
   },
