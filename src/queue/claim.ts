@@ -4,7 +4,8 @@ import { type Entry, type EntryChange, type EntryPatch, entryBytes, FINAL_VERSIO
 import { QueueError } from '../core/errors.ts';
 import { afterLease } from '../core/limits.ts';
 import { segmentEnd } from '../core/log.ts';
-import { type MessageRow, type MessageWrite, messageIdKey, messageKey } from '../core/message.ts';
+import { type MessageRow, type MessageWrite, messageIdKey } from '../core/message.ts';
+import { mustBeChecked } from '../core/scan.ts';
 import { adoptUnseen, recountReady, takeTerm } from '../scheduler/recover.ts';
 import type { Engine } from './engine.ts';
 import { GroupCommit } from './group-commit.ts';
@@ -345,7 +346,7 @@ export class Claimer {
         log.open.set(entry.id, openEntry(entry, false, 0));
         ended.push({ task: entry, place: placeIn(log.address, entry.id), status: decision.status, at: now });
         if (decision.status === 'expired') counters.expired++;
-      } else if (decision.kind === 'pass' && (entry.status === 'moved' || messageKey(entry) !== null)) {
+      } else if (decision.kind === 'pass' && mustBeChecked(entry)) {
         // Whether its destination is ready and its row agrees was not looked at here: the scanner does.
         log.open.set(entry.id, openEntry(entry, false, 0));
         until = now;
