@@ -74,7 +74,7 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'src/queue/enqueue.ts',
-        find: 'if (recorded !== null) await recorded;',
+        find: 'if (recorded !== null) await recorded; await this.#engine.activity.confirm(log);',
         replace: '',
       },
     ],
@@ -86,8 +86,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'src/queue/move.ts',
-        find: 'Promise.all([dest.append(entries), activity.ensure(dest)])',
-        replace: 'Promise.all([dest.append(entries)])',
+        find: 'Promise.all([dest.append(entries), activity.ensure(dest)]); await activity.confirm(dest);',
+        replace: 'Promise.all([dest.append(entries)]);',
       },
     ],
   },
