@@ -9,9 +9,9 @@ import {
   segmentEnd,
   segmentOf,
   segmentStart,
-  shardOfSlot,
+  shardOfLog,
 } from '../core/log.ts';
-import { isLive, type MessageRow, messageKey, shardOf } from '../core/message.ts';
+import { isLive, type MessageRow, messageKey } from '../core/message.ts';
 import { DEFAULT_SETTINGS, parseSettings, type TopicSettings } from '../core/settings.ts';
 import { readHeadsByIds } from '../queue/locate.ts';
 import { rowTtlMs, topicOf } from '../queue/messages.ts';
@@ -37,9 +37,6 @@ const LONGEST_WAY = 10_000;
 /** The row that says which periods a shard has, and its holder's term. */
 export const readScheduler = async (store: Store, shard: number): Promise<ShardRow | null> =>
   (await store.readShards(true)).get(shard) ?? null;
-
-export const shardOfLog = ({ topic }: LogAddress, shards: number): number =>
-  isSlotTopic(topic) ? shardOfSlot(topic) : shardOf(topic, shards);
 
 /** The periods of a shard's activity index that were not deleted; as they begin where no server was there yet. */
 export async function periodsOf(store: Store, shard: number): Promise<Pick<ShardRow, 'period' | 'oldestPeriod'>> {
@@ -140,7 +137,7 @@ export class Reader {
       segment,
       size,
       recorded: this.#recorded.has(logKey(log)),
-      term: this.#terms.get(shardOfLog(log, shards)) ?? 0,
+      term: this.#terms.get(shardOfLog(log.topic, shards)) ?? 0,
       slotMs,
     };
   }

@@ -5,7 +5,7 @@
  */
 import { type Entry, type EntryHead, isFinal, type LogAddress, type Place } from '../core/entry.ts';
 import { withAttempt } from '../core/history.ts';
-import { DEAD_TIER, isSlotTopic, segmentOf } from '../core/log.ts';
+import { DEAD_TIER, isSlotTopic, segmentOf, shardOfLog } from '../core/log.ts';
 import { isLive, type MessageRow, type MessageWrite, messageKey } from '../core/message.ts';
 import { failedAttempt } from '../core/scan.ts';
 import { Counters, type Engine, silentLogger } from '../queue/engine.ts';
@@ -17,7 +17,7 @@ import { definitely } from '../queue/outcomes.ts';
 import { TopicBook } from '../queue/topics.ts';
 import { ringBell } from '../scheduler/bell.ts';
 import type { Store } from '../store/store.ts';
-import { periodsOf, type Reader, shardOfLog } from './read.ts';
+import { periodsOf, type Reader } from './read.ts';
 import { type Fault, placeText, type RuleName, rowStatusOf } from './rules.ts';
 
 /** What was done about a fault, or why nothing was. */
@@ -91,7 +91,7 @@ export class Repairer {
 
   /** Records a log in the period that is current, also where a server advances it meanwhile. */
   async #record(log: LogAddress): Promise<void> {
-    const shard = shardOfLog(log, this.#store.meta.shards);
+    const shard = shardOfLog(log.topic, this.#store.meta.shards);
     for (;;) {
       const { period } = await periodsOf(this.#store, shard);
       await this.#store.recordActivity(shard, period, [{ ...log, at: this.#env.now() }]);

@@ -5,7 +5,7 @@
  */
 import { isExpired, isPurged } from '../core/claim.ts';
 import { type EntryHead, isFinal, type LogAddress, type Place, samePlace } from '../core/entry.ts';
-import { type Checkpoint, entriesEnd, type SegmentHeader, segmentEnd, segmentStart, slotEnd } from '../core/log.ts';
+import { type Checkpoint, entriesEnd, type SegmentHeader, segmentEnd, segmentStart, slotTimes } from '../core/log.ts';
 import { isLive, type MessageRow, type MessageStatus } from '../core/message.ts';
 import type { TopicSettings } from '../core/settings.ts';
 
@@ -317,7 +317,7 @@ function untendedLog({ live, final, recorded }: SegmentFacts): string | null {
 
 function oldSlot({ kind, log, header, live, final, recorded, slotMs, now }: SegmentFacts): string | null {
   if (kind !== 'slot' || header === null || recorded || live > 0 || final > 0) return null;
-  const over = slotEnd(log.tier, slotMs);
+  const over = slotTimes(log, slotMs).overAt;
   return over + SLOT_LET_GO_MS < now ? `it was over at ${new Date(over).toISOString()}` : null;
 }
 

@@ -31,8 +31,16 @@ export const WAIT_MS = 60_000;
 
 export const LEASE_MS = { min: 100, max: 12 * 3_600_000 } as const;
 export const DELAY_MS = { max: 366 * 86_400_000 } as const;
-/** Width of a slot of delayed tasks: a task is ready at most this late, plus the time of its move. */
-export const SLOT_MS = 250;
+/** Width of a near slot of delayed tasks; fixed when a store is created. */
+export const SLOT_MS = 10_000;
+/** Near slots that a far slot is as wide as: what is due later than one far slot from now waits in a far one. */
+export const NEAR_PER_FAR = 360;
+/** A far slot is emptied into near ones so many of their widths before its time: some million entries may be in it. */
+export const FAR_LEAD_SLOTS = 12;
+/** Delayed tasks are moved together that are due within so many milliseconds; each is late by that much at the most. */
+export const DUE_TICK_MS = 25;
+/** Due times of one slot that are kept in memory, at 8 bytes each; where there are more, the slot is read again. */
+export const DUE_TIMES_KEPT = 200_000;
 
 /** Tiers of a topic that leases serve; 9 first. */
 export const TIERS = 10;
@@ -71,6 +79,7 @@ function assertBounds(): void {
     [BATCH_BYTES < ANSWER_BYTES, 'an answer holds at least one batch'],
     [RESULT_BYTES + PROGRESS_BYTES < BATCH_BYTES, 'one settlement fits into one batch'],
     [BATCH_ENTRIES <= SEGMENT_SIZE, 'a batch fits into a segment'],
+    [FAR_LEAD_SLOTS < NEAR_PER_FAR, 'a far slot is emptied into slots that are near'],
     [BATCH_BYTES < SEGMENT_SEAL_BYTES, 'a segment is not sealed by its first batch'],
   ];
   for (const [ok, rule] of hold) if (!ok) throw new Error(`bounds: ${rule}`);

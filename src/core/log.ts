@@ -1,5 +1,6 @@
-import { TIERS } from './bounds.ts';
+import { FAR_LEAD_SLOTS, NEAR_PER_FAR, TIERS } from './bounds.ts';
 import type { LogAddress } from './entry.ts';
+import { shardOf } from './message.ts';
 
 /** The tier of a topic's dead letters, which leases skip. */
 export const DEAD_TIER = TIERS;
@@ -7,14 +8,66 @@ export const DEAD_TIER = TIERS;
 /** Names beginning with this belong to the queue itself; users' names hold no control characters. */
 const RESERVED = '\u0001';
 
-/** The log of the tasks of a shard that are due within one time slot. Its tier is the slot's number. */
-export const slotLog = (shard: number, slot: number): LogAddress => ({ topic: `${RESERVED}slot/${shard}`, tier: slot });
-export const isSlotTopic = (topic: string): boolean => topic.startsWith(`${RESERVED}slot/`);
-/** The shard to which a log of a time slot belongs. */
-export const shardOfSlot = (topic: string): number => Number(topic.slice(topic.indexOf('/') + 1));
-export const slotOf = (dueAt: number, slotMs: number): number => Math.floor(dueAt / slotMs);
-/** When every task of the slot is due, in milliseconds: a slot is moved only as a whole, so none comes early. */
-export const slotEnd = (slot: number, slotMs: number): number => (slot + 1) * slotMs;
+const NEAR = `${RESERVED}slot/`;
+const FAR = `${RESERVED}later/`;
+
+/** What of a store says where delayed tasks wait: its shards, and the width of a near slot in milliseconds. */
+export interface SlotMeta {
+  readonly shards: number;
+  readonly slotMs: number;
+}
+
+/** The log of the tasks of a shard that are due within one near time slot. Its tier is the slot's number. */
+export const nearLog = (shard: number, slot: number): LogAddress => ({ topic: `${NEAR}${shard}`, tier: slot });
+/** The same for a far slot, in which tasks wait until it is about to begin, and go on to near ones then. */
+export const farLog = (shard: number, slot: number): LogAddress => ({ topic: `${FAR}${shard}`, tier: slot });
+export const isFarTopic = (topic: string): boolean => topic.startsWith(FAR);
+export const isSlotTopic = (topic: string): boolean => topic.startsWith(NEAR) || isFarTopic(topic);
+
+/** Width of a far slot in milliseconds. */
+const farMs = (slotMs: number): number => slotMs * NEAR_PER_FAR;
+
+/**
+ * Where a task of a topic waits until it is due: in a near slot what is due soon, else in a far one, so that a year of
+ * delayed tasks is some thousand logs. Nothing is put into a far slot that is being emptied already.
+ *
+ * @param dueAt, now milliseconds since 1970, by the store's clock
+ */
+export function waitingLog(topic: string, dueAt: number, now: number, meta: SlotMeta): LogAddress {
+  const far = farMs(meta.slotMs);
+  const isSoon = dueAt - now <= far + FAR_LEAD_SLOTS * meta.slotMs;
+  return isSoon ? nearLogOf(topic, dueAt, meta) : farLog(shardOf(topic, meta.shards), Math.floor(dueAt / far));
+}
+
+/** The near slot of a due time: where a task of a far slot goes on to. */
+export const nearLogOf = (topic: string, dueAt: number, meta: SlotMeta): LogAddress =>
+  nearLog(shardOf(topic, meta.shards), Math.floor(dueAt / meta.slotMs));
+
+/** When what is in a slot of delayed tasks is seen to, in milliseconds since 1970. */
+export interface SlotTimes {
+  /** From when on its tasks are due. */
+  readonly from: number;
+  /** By when all of them are. */
+  readonly to: number;
+  /** From when on it is read: a near one, to know what is due when; a far one, to be emptied into near ones. */
+  readonly opensAt: number;
+  /** Once nothing is in it any more, it may go from then on: nobody who is in time puts anything into it. */
+  readonly overAt: number;
+}
+
+export function slotTimes({ topic, tier }: LogAddress, slotMs: number): SlotTimes {
+  const isFar = isFarTopic(topic);
+  const width = isFar ? farMs(slotMs) : slotMs;
+  const from = tier * width;
+  const to = from + width;
+  return isFar
+    ? { from, to, opensAt: from - FAR_LEAD_SLOTS * slotMs, overAt: from }
+    : { from, to, opensAt: from - slotMs / 2, overAt: to };
+}
+
+/** The shard that a log belongs to. */
+export const shardOfLog = (topic: string, shards: number): number =>
+  isSlotTopic(topic) ? Number(topic.slice(topic.indexOf('/') + 1)) : shardOf(topic, shards);
 
 /** A log's name as a key for maps. */
 export const logKey = (log: LogAddress): string => `${log.tier}/${log.topic}`;

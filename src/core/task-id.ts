@@ -1,5 +1,5 @@
 import type { Place } from './entry.ts';
-import { isSlotTopic, slotLog } from './log.ts';
+import { farLog, isFarTopic, isSlotTopic, nearLog } from './log.ts';
 import { shardOf } from './message.ts';
 
 /**
@@ -13,10 +13,14 @@ export type TaskId =
 const UID = /^[0-9A-HJKMNP-TV-Z]{26}$/;
 const NUMBER = /^(0|[1-9]\d{0,14})$/;
 
-/** `UID.TIER.ID`, `UID.sSLOT.ID` for a delayed task, `UID~MESSAGE-ID` (base64url) with a message id. */
+/**
+ * `UID.TIER.ID`; `UID.sSLOT.ID` for a delayed task, `UID.lSLOT.ID` for one that waits in a far slot;
+ * `UID~MESSAGE-ID` (base64url) with a message id.
+ */
 export function formatTaskId(task: { readonly uid: string; readonly messageId: string | null }, place: Place): string {
   if (task.messageId !== null) return `${task.uid}~${Buffer.from(task.messageId, 'utf8').toString('base64url')}`;
-  return isSlotTopic(place.topic) ? `${task.uid}.s${place.tier}.${place.id}` : `${task.uid}.${place.tier}.${place.id}`;
+  const kind = isSlotTopic(place.topic) ? (isFarTopic(place.topic) ? 'l' : 's') : '';
+  return `${task.uid}.${kind}${place.tier}.${place.id}`;
 }
 
 /** The id of an entry's task, the same wherever the task has moved. */
@@ -37,7 +41,8 @@ export function parseTaskId(text: string, topic: string, shards: number): TaskId
   if (text[26] !== '.') return null;
   const [tier, id, more] = rest.split('.');
   if (tier === undefined || id === undefined || more !== undefined || !NUMBER.test(id)) return null;
-  if (tier.startsWith('s')) {
+  const slotLog = { s: nearLog, l: farLog }[tier[0] ?? ''];
+  if (slotLog !== undefined) {
     if (!NUMBER.test(tier.slice(1))) return null;
     return { uid, place: { ...slotLog(shardOf(topic, shards), Number(tier.slice(1))), id: Number(id) } };
   }

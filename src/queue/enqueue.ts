@@ -1,8 +1,8 @@
 import { isExpired, isPurged } from '../core/claim.ts';
 import { FINAL_VERSION, FIRST_VERSION, isFinal, type LogAddress, type NewEntry, type Place } from '../core/entry.ts';
 import { invalid, QueueError } from '../core/errors.ts';
-import { slotLog, slotOf } from '../core/log.ts';
-import { type MessageRow, type MessageWrite, messageIdKey, shardOf } from '../core/message.ts';
+import { waitingLog } from '../core/log.ts';
+import { type MessageRow, type MessageWrite, messageIdKey } from '../core/message.ts';
 import { checkTopic } from '../core/names.ts';
 import { tierOf } from '../core/priority.ts';
 import { formatTaskId } from '../core/task-id.ts';
@@ -95,7 +95,7 @@ export class Enqueuer {
   #fresh(topic: Topic, index: number, task: CheckedTask, supersedes: string | null, now: number): Fresh {
     const delayed = task.dueAt !== null;
     const log = delayed
-      ? slotLog(shardOf(topic.name, this.#engine.store.meta.shards), slotOf(task.dueAt, this.#engine.store.meta.slotMs))
+      ? waitingLog(topic.name, task.dueAt, now, this.#engine.store.meta)
       : { topic: topic.name, tier: tierOf(task.priority, topic.settings, topic.settings.buckets ? topic.turn++ : 0) };
     return {
       index,
@@ -141,7 +141,7 @@ export class Enqueuer {
         call.hasWritten = true;
         // It is there, whatever comes of the rest.
         const known = log.tenure === topic.tenure ? topic : await this.#engine.book.topicOf(log, topic.name);
-        this.#arrived(known, log, group.length, isPurged(tasks[group[0]!]!.entry, topic.settings.purgedAt));
+        this.#arrived(known, log, ids, isPurged(tasks[group[0]!]!.entry, topic.settings.purgedAt));
         if (recorded !== null) await recorded;
         await this.#engine.activity.confirm(log);
         // Told again: who began to schedule meanwhile may have read the index before the log was in it.
@@ -159,13 +159,13 @@ export class Enqueuer {
   }
 
   /** @param purged while it was on its way: it ends when it is met, and counts no more */
-  #arrived(topic: Topic, log: Log, count: number, purged: boolean): void {
-    const { book, env, signals } = this.#engine;
-    if (log.address.topic !== topic.name) {
-      if (!purged) book.delay(log, topic.name, count);
+  #arrived(topic: Topic, log: Log, ids: readonly number[], purged: boolean): void {
+    const { env, signals } = this.#engine;
+    if (log.slot !== null) {
+      if (!purged) log.slot.arrived(topic.name, ids);
       this.#tell(topic, log);
     } else if (purged) {
-      log.countReady(-count);
+      log.countReady(-ids.length);
       log.sweep = true;
       signals.due(log, env.now());
     } else this.#tell(topic, log);
@@ -173,7 +173,7 @@ export class Enqueuer {
 
   #tell(topic: Topic, log: Log): void {
     const { signals } = this.#engine;
-    if (log.address.topic !== topic.name) {
+    if (log.slot !== null) {
       signals.delayed(log);
       return;
     }
@@ -294,6 +294,7 @@ export class Enqueuer {
       const { entry, index, log: address } = tasks[at]!;
       if (answer === null || answer === 'absent' || answer.uid === entry.uid) continue;
       const log = await this.#engine.book.log(address);
+      const isCounted = log.slot?.counts(places[at]!.id) ?? false;
       const [change] = await log.change([
         {
           id: places[at]!.id,
@@ -308,8 +309,8 @@ export class Enqueuer {
       ]);
       if (!change!.applied && (await this.#hadItsTurn(places[at]!, entry.uid))) continue;
       if (change!.applied) {
-        if (address.topic === topic.name) log.countReady(-1);
-        else this.#engine.book.delay(log, topic.name, -1);
+        if (log.slot === null) log.countReady(-1);
+        else if (isCounted) log.slot.add(topic.name, -1);
         this.#engine.signals.changed(topic);
       }
       this.#engine.counters.enqueued--;

@@ -17,6 +17,8 @@ import type { Topic } from './topics.ts';
 
 /** More dead letters than this are not counted one by one for a caller. */
 const COUNTED_DEAD = 10_000;
+/** How long an answer waits until what other servers have delayed is counted, in milliseconds. */
+const COUNT_MS = 10_000;
 
 export const holderCalls = {
   async topic(session: Session, topic: Topic): Promise<TopicInfo> {
@@ -61,6 +63,7 @@ export const holderCalls = {
     if (!drained || engine.store.exclusive) return drained;
     // What other servers have acknowledged may not be known here yet.
     await neighbours.lookInto(topic.name);
+    await waits.forCount(topic, COUNT_MS, signal);
     return waits.forDrain(topic, 0, signal);
   },
 } as const;
@@ -73,7 +76,9 @@ export type HolderCall<M extends HolderMethod> =
 /** @throws QueueError `topic-not-found` where nothing was ever put into it or set */
 async function mustExist(session: Session, topic: Topic): Promise<void> {
   const tiers = await session.engine.book.tiersOf(topic.name);
-  if (tiers.length === 0 && topic.version === null && topic.delayed === 0) throw new QueueError('topic-not-found');
+  if (tiers.length > 0 || topic.version !== null || topic.delayed > 0) return;
+  // Until all that is delayed was counted, after a start, something may be.
+  if (session.isCounted(topic)) throw new QueueError('topic-not-found');
 }
 
 /**

@@ -3,8 +3,7 @@ import { isExpired, isPurged } from '../core/claim.ts';
 import { type Entry, type EntryHead, entryBytes, FINAL_VERSION, type LogAddress } from '../core/entry.ts';
 import { invalid, QueueError } from '../core/errors.ts';
 import { parseHistory } from '../core/history.ts';
-import { DEAD_TIER, entriesEnd, isSlotTopic, segmentEnd, segmentOf, slotLog } from '../core/log.ts';
-import { shardOf } from '../core/message.ts';
+import { DEAD_TIER, entriesEnd, isFarTopic, isSlotTopic, segmentEnd, segmentOf } from '../core/log.ts';
 import type { TopicSettings } from '../core/settings.ts';
 import { taskIdOf } from '../core/task-id.ts';
 import {
@@ -143,9 +142,9 @@ export class Inspector {
       }
     }
     if (state === undefined || state === 'delayed' || state === 'cancelled' || state === 'expired') {
-      const { topic: slotTopic } = slotLog(shardOf(topic.name, this.#engine.store.meta.shards), 0);
-      if (topic.delayed > 0 || state !== 'delayed') {
-        for (const log of this.#engine.book.logs()) if (log.address.topic === slotTopic) logs.push(log.address);
+      for (const slot of this.#engine.book.slotsOf(topic.tenure).all()) {
+        const isAsked = state !== 'delayed' || !slot.isCounted || slot.waiting.has(topic.name);
+        if (isAsked) logs.push(slot.address);
       }
     }
     return logs.sort((a, b) => compareRanks(rankOf(a), rankOf(b)));
@@ -262,9 +261,13 @@ function firstId(log: Log, state: TaskState | undefined): number {
   return state === 'ready' ? log.scan : state === 'leased' ? log.completion : log.trimmed;
 }
 
-/** Tiers by rank, highest priority first, then the dead letters, then time slots. */
+/** Tiers by rank, highest priority first, then the dead letters, then near time slots, then far ones. */
 const rankOf = (log: LogAddress): readonly [number, number] =>
-  isSlotTopic(log.topic) ? [2, log.tier] : log.tier === DEAD_TIER ? [1, 0] : [0, TIERS - 1 - log.tier];
+  isSlotTopic(log.topic)
+    ? [isFarTopic(log.topic) ? 3 : 2, log.tier]
+    : log.tier === DEAD_TIER
+      ? [1, 0]
+      : [0, TIERS - 1 - log.tier];
 const compareRanks = (a: readonly [number, number], b: readonly [number, number]): number => a[0] - b[0] || a[1] - b[1];
 const byTier = (a: PriorityCursors, b: PriorityCursors): number =>
   (b.priority === 'dead' ? -1 : b.priority) - (a.priority === 'dead' ? -1 : a.priority);
@@ -274,7 +277,7 @@ function readCursor(
   text: string | undefined,
 ): { readonly rank: readonly [number, number]; readonly id: number } | null {
   if (text === undefined) return null;
-  const match = /^([012])-(\d{1,15})-(\d{1,15})$/.exec(text);
+  const match = /^([0123])-(\d{1,15})-(\d{1,15})$/.exec(text);
   if (match === null) throw invalid('/after', text, 'a cursor that a page gave', 'the "after" of the page before');
   return { rank: [Number(match[1]), Number(match[2])], id: Number(match[3]) };
 }

@@ -128,14 +128,22 @@ async function only<T extends EntryHead>(
   return found;
 }
 
-/** Ranges that cover the ids without much between them, none across segments. */
-function rangesOf(ids: readonly number[], segmentSize: number): readonly (readonly [number, number])[] {
+/**
+ * Ranges that cover the ids without much between them, none across segments.
+ * @param most ids that a range spans
+ */
+export function rangesOf(
+  ids: readonly number[],
+  segmentSize: number,
+  most = Number.POSITIVE_INFINITY,
+): readonly (readonly [number, number])[] {
   const sorted = [...ids].sort((a, b) => a - b);
   const ranges: [number, number][] = [];
   for (const id of sorted) {
     const last = ranges.at(-1);
     const sameSegment = last !== undefined && Math.floor(last[0] / segmentSize) === Math.floor(id / segmentSize);
-    if (last !== undefined && sameSegment && id - last[1] < READ_GAP) last[1] = Math.max(last[1], id + 1);
+    if (last !== undefined && sameSegment && id - last[1] < READ_GAP && id - last[0] < most)
+      last[1] = Math.max(last[1], id + 1);
     else ranges.push([id, id + 1]);
   }
   return ranges;

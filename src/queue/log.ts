@@ -17,6 +17,7 @@ import { type Store, StoreUnavailableError } from '../store/store.ts';
 import type { Environment } from './environment.ts';
 import { GroupCommit } from './group-commit.ts';
 import { appendDefinitely, changeDefinitely, definitely, meetsEntry } from './outcomes.ts';
+import type { Slot } from './slots.ts';
 import type { Tenure } from './tenure.ts';
 
 /** An entry below the scan cursor that is not known to be settled. */
@@ -63,6 +64,9 @@ interface Tail {
   bytes: number;
 }
 
+/** A slot of delayed tasks, and its log once that was needed. */
+export type TimeSlot = Slot<Log>;
+
 /**
  * One log as known here: its tail, both cursors, and what is open between them. Appends and changes of concurrent
  * callers are grouped, each group one conditional batch in one partition.
@@ -77,6 +81,8 @@ export class Log {
   readonly #appends: GroupCommit<NewEntry, number>;
   readonly #changes = new Map<number, GroupCommit<EntryChange, ChangeResult>>();
   #tail: Tail | null = null;
+  /** Bytes an entry took on average in the segment before the tail. */
+  #averageBefore = 0;
   /** Appends wait for it. */
   #dropping: Promise<boolean> | null = null;
 
@@ -110,8 +116,8 @@ export class Log {
   recount = false;
   /** Of a time slot: until when entries that ended in it can be looked at. */
   keepUntil = 0;
-  /** Of a time slot: how many tasks of each topic wait in it, as counted by the book. */
-  readonly waiting = new Map<string, number>();
+  /** Of a time slot: what is known of it besides; null: it is none. */
+  slot: TimeSlot | null = null;
   /** Pending entries met when it was loaded; their moves are carried to an end once it is. */
   interrupted: readonly EntryHead[] = [];
   /** The period of the activity index in which this log is recorded. */
@@ -159,9 +165,11 @@ export class Log {
 
   /** Bytes an entry takes on average, as far as is known. */
   get averageBytes(): number {
-    if (this.scanHeader !== null && this.scanHeader.averageBytes > 0) return this.scanHeader.averageBytes;
+    // Of a time slot, the header may be older than most of what is in it.
+    if (this.slot === null && this.scanHeader !== null && this.scanHeader.averageBytes > 0)
+      return this.scanHeader.averageBytes;
     const count = this.#tail?.next == null ? 0 : this.#tail.next - segmentStart(this.#tail.segment, this.#size);
-    return count > 0 ? this.#tail!.bytes / count : 0;
+    return count > 0 ? this.#tail!.bytes / count : this.#averageBefore;
   }
 
   /** Ids at and above the scan cursor: entries, and what a sealed segment leaves out. */
@@ -286,6 +294,7 @@ export class Log {
     if (header === null && low === 0) {
       this.scan = this.completion = this.trimmed = 0;
       this.scanHeader = null;
+      this.slot?.restart();
     }
     return { from: before, to: this.nextId };
   }
@@ -295,7 +304,8 @@ export class Log {
   }
 
   /**
-   * Looks whether others have appended behind the tail as it is known here, and counts what they did as ready.
+   * Looks whether others have appended behind the tail as it is known here, and counts what they did as ready; in a time
+   * slot, that is to be looked at.
    * @returns the ranges of ids that are new
    */
   async findNewTail(isWrong = false): Promise<readonly { readonly from: number; readonly to: number }[]> {
@@ -310,7 +320,10 @@ export class Log {
       if (this.scanHeader?.segment === segment) this.scanHeader = null;
       at = segmentEnd(segment, this.#size);
     }
-    for (const { from, to } of added) this.countReady(to - from);
+    for (const { from, to } of added) {
+      if (this.slot === null) this.countReady(to - from);
+      else this.slot.uncount(from, to);
+    }
     return added;
   }
 
@@ -343,6 +356,7 @@ export class Log {
       const after = full ? { segment: tail.segment + 1, next: null, bytes: 0 } : { segment: tail.segment, next, bytes };
       // A look that was answered before this append may have found what others put behind it.
       if (this.#tail === null || this.#idOf(after) >= this.#idOf(this.#tail)) this.#tail = after;
+      if (full) this.#averageBefore = bytes / Math.max(1, next - segmentStart(tail.segment, size));
       if (this.scanHeader?.segment === tail.segment) {
         this.scanHeader.end = next;
         this.scanHeader.full = full;
@@ -364,7 +378,7 @@ export class Log {
   /**
    * Deletes the headers of a time slot that is drained and trimmed, after which it begins with id 0 again. What is put
    * into it meanwhile waits: it must not find half of them.
-   * @returns whether they are gone; not where something is being put into it
+   * @returns whether they are gone; not where something is being put into it, or was by others
    */
   dropHeaders(): Promise<boolean> {
     if (!this.#appends.idle) return Promise.resolve(false);
@@ -374,22 +388,23 @@ export class Log {
     return this.#dropping;
   }
 
+  /** From the last one back, so that what is left where it stops still tells where the log ends. */
   async #dropHeaders(): Promise<boolean> {
-    let all = true;
-    try {
-      const last = segmentOf(this.nextId, this.#size);
-      for (let segment = 0; segment <= last; segment++) {
-        const header = await this.#store.readSegment(this.address, segment);
-        if (header === null) continue;
-        const drop = () => this.#store.dropSegment(this.address, segment, header.nextId);
-        all = (await definitely(this.#env, drop)) === 'applied' && all;
-      }
-    } finally {
+    const end = this.nextId;
+    for (let segment = segmentOf(end, this.#size); segment >= 0; segment--) {
+      const header = await this.#store.readSegment(this.address, segment);
+      if (header === null) continue;
+      // Others have put something into it since.
+      if (header.nextId > Math.max(end, segmentStart(segment, this.#size))) return false;
       this.#tail = null;
-      this.scanHeader = null;
-      this.scan = this.completion = this.trimmed = 0;
+      const drop = () => this.#store.dropSegment(this.address, segment, header.nextId);
+      if ((await definitely(this.#env, drop)) !== 'applied') return false;
     }
-    return all;
+    this.#tail = null;
+    this.scanHeader = null;
+    this.scan = this.completion = this.trimmed = 0;
+    this.slot?.restart();
+    return true;
   }
 
   async #change(segment: number, changes: readonly EntryChange[]): Promise<readonly ChangeResult[]> {

@@ -48,6 +48,7 @@ export class Manager {
       if (!waits && head.status !== 'leased') throw new QueueError('task-settled');
       const log = await this.#engine.book.log(place);
       const updatedAt = this.#engine.env.now();
+      const isCounted = log.slot?.counts(place.id) ?? true;
       const [answer] = await log.change([
         {
           id: place.id,
@@ -56,18 +57,19 @@ export class Manager {
         },
       ]);
       if (!answer!.applied) continue;
-      await this.#cancelled(topic, log, place, head, updatedAt);
+      await this.#cancelled(topic, log, place, head, updatedAt, isCounted);
       return;
     }
     throw new QueueError('busy', 'the task changes faster than it can be cancelled');
   }
 
-  async #cancelled(of: Topic, log: Log, place: Place, head: EntryHead, at: number): Promise<void> {
+  async #cancelled(of: Topic, log: Log, place: Place, head: EntryHead, at: number, isCounted: boolean): Promise<void> {
     const { messages, signals, book } = this.#engine;
     const topic = await book.topicOf(log, of.name);
     const open = log.open.get(place.id);
-    if (isSlotTopic(place.topic)) this.#engine.book.delay(log, topic.name, -1);
-    else if (open === undefined) log.countReady(-1);
+    if (log.slot !== null) {
+      if (isCounted) log.slot.add(topic.name, -1);
+    } else if (open === undefined) log.countReady(-1);
     else {
       log.open.set(place.id, { ...open, leased: false, until: 0 });
       if (open.leased) topic.limits = afterSettle(topic.limits, 1, at);
@@ -118,13 +120,12 @@ export class Manager {
     const { store, env, book, signals } = this.#engine;
     const purgedAt = env.now();
     // What waits now counts no more, once that is written; what comes meanwhile does.
-    const delayed = book.delayedIn(topic);
+    const delayed = book.slotsOf(topic.tenure).holding(topic.name);
     const ready = [...topic.logs.values()].map((log) => [log, log.ready] as const);
     await this.#write(topic, (settings) => ({ ...settings, purgedAt }));
     const over = purgedAt + (store.exclusive ? 0 : CLOCKS_DIFFER_MS);
     while (env.now() <= over) await new Promise<void>((resolve) => env.timer(over + 1 - env.now(), resolve));
-    for (const [slot, count] of delayed)
-      book.delay(slot, topic.name, -Math.min(count, slot.waiting.get(topic.name) ?? 0));
+    for (const [slot, count] of delayed) slot.add(topic.name, -Math.min(count, slot.waiting.get(topic.name) ?? 0));
     for (const [log, count] of ready) log.countReady(-count);
     // The entries themselves end as they are met.
     for (const log of topic.logs.values()) {

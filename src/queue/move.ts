@@ -8,7 +8,7 @@ import {
   type Place,
 } from '../core/entry.ts';
 import { afterSettle } from '../core/limits.ts';
-import { isSlotTopic, segmentOf } from '../core/log.ts';
+import { segmentOf } from '../core/log.ts';
 import {
   commitPatch,
   type MoveChanges,
@@ -58,24 +58,39 @@ export class Mover {
       const place = placeIn(to, ids[index]!);
       return { ...entry, place, origin: entry.origin!, originVersion: entry.originVersion! };
     });
-    const verdicts = await this.#settle(from, dest, pendings, byHolder);
-    return verdicts.map((ready, index) => (ready ? pendings[index]!.place : null));
+    const arrived = await this.#settleEach(groupByTarget(pendings), pendings, (group) =>
+      this.#settle(from, dest, group, byHolder),
+    );
+    return arrived.map((ready, index) => (ready ? pendings[index]!.place : null));
   }
 
   /**
    * Carries pending entries of one log, met by whoever, to an end. Who appended them may have died before it recorded
-   * the log, so that is made sure of before anything is committed.
+   * the log, or still be about to, so that is made sure of before anything is committed.
    * @returns for each whether it is ready now (false: void, or final by somebody else)
    */
   async resolve(dest: Log, pendings: readonly Pending[]): Promise<readonly boolean[]> {
-    const results = new Map<Pending, boolean>();
-    // Who appended them may still be about to record the log: once the origins are final, that must have been done.
     await this.#engine.activity.confirm(dest);
-    for (const [, group] of groupByOrigin(pendings)) {
-      const from = await this.#engine.book.log(group[0]!.origin);
-      const verdicts = await this.#settle(from, dest, group, false);
-      for (const [index, pending] of group.entries()) results.set(pending, verdicts[index]!);
-    }
+    return this.#settleEach(groupByOrigin(pendings), pendings, async (group) =>
+      this.#settle(await this.#engine.book.log(group[0]!.origin), dest, group, false),
+    );
+  }
+
+  /** Settles groups at the same time; where one fails, the others are done before that is told. */
+  async #settleEach(
+    groups: readonly (readonly Pending[])[],
+    pendings: readonly Pending[],
+    settle: (group: readonly Pending[]) => Promise<readonly boolean[]>,
+  ): Promise<readonly boolean[]> {
+    if (groups.length === 1) return settle(groups[0]!);
+    const results = new Map<Pending, boolean>();
+    const settled = await Promise.allSettled(
+      groups.map(async (group) => {
+        for (const [index, ready] of (await settle(group)).entries()) results.set(group[index]!, ready);
+      }),
+    );
+    const failed = settled.find((result) => result.status === 'rejected');
+    if (failed !== undefined) throw failed.reason;
     return pendings.map((pending) => results.get(pending)!);
   }
 
@@ -90,6 +105,7 @@ export class Mover {
     const [topic, formerly] = await Promise.all([book.topicOf(dest, name), book.topicOf(from, name)]);
     const at = env.now();
     topic.moving += pendings.length;
+    const uncounted = new Set(pendings.filter(({ origin }) => from.slot?.counts(origin.id) === false));
     try {
       const commits = await this.#changeEach(from, pendings, ({ origin, uid, originVersion, place, reason }) => ({
         id: origin.id,
@@ -104,12 +120,18 @@ export class Mover {
         set: verdictPatch(steps.get(pending)!, at),
       }));
       const ready = [...steps.keys()].filter((pending) => steps.get(pending) === 'mark-ready');
-      for (const pending of ready) this.#left(formerly, from, pending, commits.answers.get(pending)!.applied);
+      for (const pending of ready) {
+        this.#left(formerly, from, pending, commits.answers.get(pending)!.applied && !uncounted.has(pending));
+      }
       const arrived = ready.filter((pending) => marks.answers.get(pending)?.applied);
       // Another server has appended some, and has not told of them yet: they are counted as they are found.
       const known = arrived.filter(({ place }) => place.id < dest.nextId);
       if (known.length < arrived.length) signals.news(dest);
-      this.#arrived(topic, dest, known.filter((pending) => counts(topic, pending)).length);
+      this.#arrived(
+        topic,
+        dest,
+        known.filter((pending) => counts(topic, pending)).map(({ place }) => place.id),
+      );
       if (ready.length > 0) signals.due(from, at);
       // What is void, or was purged, waits for nobody: it is passed soon.
       if (ready.length < steps.size || !arrived.every((pending) => counts(topic, pending))) {
@@ -171,11 +193,11 @@ export class Mover {
 
   /** The origin is final now: it no longer counts as in flight, ready or delayed. */
   #left(topic: Topic, from: Log, pending: Pending, byUs: boolean): void {
-    const { book, signals, env } = this.#engine;
+    const { signals, env } = this.#engine;
     const { origin } = pending;
     const counted = byUs && counts(topic, pending);
-    if (isSlotTopic(from.address.topic)) {
-      if (counted) book.delay(from, topic.name, -1);
+    if (from.slot !== null) {
+      if (counted) from.slot.add(topic.name, -1);
       return;
     }
     const open = from.open.get(origin.id);
@@ -189,15 +211,15 @@ export class Mover {
     }
   }
 
-  #arrived(topic: Topic, dest: Log, count: number): void {
-    const { book, signals, env } = this.#engine;
-    if (count === 0) return;
-    if (isSlotTopic(dest.address.topic)) {
-      book.delay(dest, topic.name, count);
+  #arrived(topic: Topic, dest: Log, ids: readonly number[]): void {
+    const { signals, env } = this.#engine;
+    if (ids.length === 0) return;
+    if (dest.slot !== null) {
+      dest.slot.arrived(topic.name, ids);
       signals.delayed(dest);
       return;
     }
-    dest.countReady(count);
+    dest.countReady(ids.length);
     if (dest.isDead) {
       dest.recount = true;
       signals.due(dest, env.now());
@@ -239,25 +261,23 @@ export const asPending = (log: Log, head: EntryHead): Pending => ({
 /** Purged tasks count nowhere, wherever they stand. */
 const counts = (topic: Topic, task: Known): boolean => !isPurged(task, topic.settings.purgedAt);
 
-export function groupBySegment<T>(items: readonly T[], idOf: (item: T) => number, size: number): T[][] {
-  const groups = new Map<number, T[]>();
+export const groupBySegment = <T>(items: readonly T[], idOf: (item: T) => number, size: number): T[][] =>
+  groupBy(items, (item) => segmentOf(idOf(item), size));
+
+/** By the log they come from and, in time slots, the topic they belong to. */
+const groupByOrigin = (pendings: readonly Pending[]): Pending[][] =>
+  groupBy(pendings, ({ origin, target }) => `${origin.tier}/${target ?? ''}/${origin.topic}`);
+
+/** By the topic they belong to, where they are in a time slot. */
+const groupByTarget = (pendings: readonly Pending[]): Pending[][] => groupBy(pendings, ({ target }) => target ?? '');
+
+export function groupBy<T>(items: readonly T[], keyOf: (item: T) => string | number): T[][] {
+  const groups = new Map<string | number, T[]>();
   for (const item of items) {
-    const segment = segmentOf(idOf(item), size);
-    const group = groups.get(segment);
-    if (group === undefined) groups.set(segment, [item]);
+    const key = keyOf(item);
+    const group = groups.get(key);
+    if (group === undefined) groups.set(key, [item]);
     else group.push(item);
   }
   return [...groups.values()];
-}
-
-/** By the log they come from and, in time slots, the topic they belong to. */
-function groupByOrigin(pendings: readonly Pending[]): Map<string, Pending[]> {
-  const groups = new Map<string, Pending[]>();
-  for (const pending of pendings) {
-    const key = `${pending.origin.tier}/${pending.target ?? ''}/${pending.origin.topic}`;
-    const group = groups.get(key);
-    if (group === undefined) groups.set(key, [pending]);
-    else group.push(pending);
-  }
-  return groups;
 }

@@ -1,8 +1,8 @@
 import { isExpired, isPurged } from '../core/claim.ts';
 import type { Entry, LogAddress, Place } from '../core/entry.ts';
 import { invalid, QueueError } from '../core/errors.ts';
-import { DEAD_TIER, isSlotTopic, slotLog, slotOf } from '../core/log.ts';
-import { type MessageRow, shardOf } from '../core/message.ts';
+import { DEAD_TIER, isSlotTopic, waitingLog } from '../core/log.ts';
+import type { MessageRow } from '../core/message.ts';
 import { priorityFault, tierOf } from '../core/priority.ts';
 import type { Engine } from './engine.ts';
 import { type Located, type Locator, readByIds } from './locate.ts';
@@ -74,8 +74,7 @@ export class Rescheduler {
 
   #destination(topic: Topic, priority: number, dueAt: number | null): LogAddress {
     if (dueAt === null) return { topic: topic.name, tier: tierOf(priority, topic.settings, topic.turn++) };
-    const { shards, slotMs } = this.#engine.store.meta;
-    return slotLog(shardOf(topic.name, shards), slotOf(dueAt, slotMs));
+    return waitingLog(topic.name, dueAt, this.#engine.env.now(), this.#engine.store.meta);
   }
 
   async #move(

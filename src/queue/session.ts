@@ -1,10 +1,12 @@
-import { isSlotTopic } from '../core/log.ts';
+import type { LogAddress } from '../core/entry.ts';
+import { isSlotTopic, slotTimes } from '../core/log.ts';
 import { ActivityIndex } from '../scheduler/activity.ts';
 import { Holdings, type Self } from '../scheduler/holdings.ts';
 import { Neighbours } from '../scheduler/neighbours.ts';
 import { ReadyRing } from '../scheduler/ready-ring.ts';
 import { recoverLog } from '../scheduler/recover.ts';
 import { Scanner } from '../scheduler/scanner.ts';
+import { SlotCounter } from '../scheduler/slot-counter.ts';
 import { Timers } from '../scheduler/timers.ts';
 import type { NodeRow, Store } from '../store/store.ts';
 import { Claimer } from './claim.ts';
@@ -61,6 +63,7 @@ export class Session {
   readonly manager: Manager;
   readonly inspector: Inspector;
   readonly neighbours: Neighbours;
+  readonly #counter: SlotCounter;
   readonly #timers: Timers;
   readonly #mover: Mover;
   readonly #activity: ActivityIndex;
@@ -83,7 +86,7 @@ export class Session {
     this.#activity = new ActivityIndex(store, env, this.holdings);
     const book = new TopicBook(store, env);
     this.ring = new ReadyRing(env);
-    this.waits = new Waits(env);
+    this.waits = new Waits(env, (topic) => this.isCounted(topic));
     this.engine = {
       store,
       env,
@@ -101,9 +104,10 @@ export class Session {
     this.#mover = new Mover(this.engine);
     const claimer = new Claimer(this.engine, this.#mover);
     this.scanner = new Scanner(this.engine, this.#mover, claimer, (idle) => book.forget(idle));
-    this.#timers = new Timers(this.engine, this.#mover);
+    this.#counter = new SlotCounter(this.engine, this.#mover, () => this.waits.counted());
+    this.#timers = new Timers(this.engine, this.#mover, this.#counter);
     this.neighbours = new Neighbours(this.engine, this.#activity, this.holdings, transport, this.scanner, (slot) =>
-      this.#timers.note(slot),
+      this.#timers.noteAddress(slot),
     );
     this.locator = new Locator(this.engine, this.#mover);
     this.rescheduler = new Rescheduler(this.engine, this.#mover, this.locator);
@@ -112,6 +116,9 @@ export class Session {
     this.manager = new Manager(this.engine, this.#mover, claimer, this.locator);
     this.inspector = new Inspector(this.engine);
     this.leaser = new Leaser(this.engine, this.ring, claimer);
+    book.onUncounted = (slot) => {
+      if (slot.tenure.holds) this.#counter.want(slot);
+    };
     book.onLoad = async (loaded, topic) => {
       if (loaded.tenure.term !== null) await recoverLog(this.engine, loaded, topic);
     };
@@ -149,7 +156,7 @@ export class Session {
     this.#stopped = true;
     for (const cancel of this.#cancels.values()) cancel();
     this.ring.stop();
-    await Promise.all([this.scanner.stop(), this.#timers.stop(), ...this.#background]);
+    await Promise.all([this.scanner.stop(), this.#timers.stop(), this.#counter.stop(), ...this.#background]);
     await this.neighbours.stop();
   }
 
@@ -160,7 +167,7 @@ export class Session {
     const { before, tenure } = this.engine.book.begin(shard, term);
     this.#cancels.get(before)?.();
     this.#cancels.delete(before);
-    this.#timers.forgetShard(shard);
+    this.#timers.forget(before);
     for (const topic of this.engine.book.topicsOf(before)) {
       this.ring.drop(topic);
       this.waits.end(topic);
@@ -191,7 +198,7 @@ export class Session {
     const { book, log } = this.engine;
     while (!tenure.ended && !this.#stopped) {
       try {
-        const active = await this.#activity.active(tenure.shard);
+        const active = await this.#toBeLoaded(tenure);
         for (let at = 0; at < active.length && !tenure.ended; at += LOADS_AT_ONCE) {
           await Promise.all(
             active.slice(at, at + LOADS_AT_ONCE).map(async ({ period, ...address }) => {
@@ -211,10 +218,28 @@ export class Session {
     if (tenure.ended || this.#stopped) return;
     this.#failure = null;
     tenure.isLoaded = true;
+    this.#counter.begin();
     log.info({ shard: tenure.shard, term: tenure.term }, 'this server hands out the tasks of a shard now');
     for (const topic of book.topicsOf(tenure)) this.ring.offer(topic);
     this.#advanceLater(tenure);
     this.#moved();
+  }
+
+  /** The logs of a shard that may hold work. Of delayed tasks whose time is still to come, nothing is read yet. */
+  async #toBeLoaded(tenure: Tenure): Promise<readonly LogAddress[]> {
+    const { env, store } = this.engine;
+    const now = env.now();
+    const active = await this.#activity.active(tenure.shard);
+    return active.filter((address) => {
+      const waits = isSlotTopic(address.topic) && slotTimes(address, store.meta.slotMs).opensAt > now;
+      if (waits && tenure.holds) this.#timers.noteAddress(address);
+      return !waits;
+    });
+  }
+
+  /** Whether all delayed tasks of a topic are known: not from the start on. */
+  isCounted({ tenure }: Topic): boolean {
+    return tenure.serves && this.engine.book.slotsOf(tenure).isCounted;
   }
 
   #tellOthers(transport: Transport, nodes: readonly NodeRow[]): void {

@@ -14,8 +14,7 @@ import { ERROR_CODES, type ErrorCode, invalid, QueueError } from '../core/errors
 import { type AttemptOutcome, withAttempt } from '../core/history.ts';
 import { parseLeaseToken } from '../core/lease-token.ts';
 import { afterSettle } from '../core/limits.ts';
-import { DEAD_TIER, isSlotTopic, segmentOf, slotLog, slotOf } from '../core/log.ts';
-import { shardOf } from '../core/message.ts';
+import { DEAD_TIER, isSlotTopic, segmentOf, waitingLog } from '../core/log.ts';
 import { topicNameFault } from '../core/names.ts';
 import { failedAttempt } from '../core/scan.ts';
 import type { SettleItem, SettleRequest, SettleResult } from './api.ts';
@@ -235,7 +234,8 @@ export class Settler {
       const delayMs = input.delayMs ?? backoffMs(failed.attempt, topic.settings, this.#engine.env.random());
       // No later than it expires, so that it is seen to.
       const dueAt = delayMs > 0 ? Math.min(now + delayMs, entry.expiresAt ?? Number.POSITIVE_INFINITY) : null;
-      return { to: this.#waitingLog(log, topic, dueAt), attempt: failed.attempt, dueAt, outcome: 'nack', reason };
+      const to = dueAt === null ? log.address : waitingLog(topic.name, dueAt, now, this.#engine.store.meta);
+      return { to, attempt: failed.attempt, dueAt, outcome: 'nack', reason };
     });
   }
 
@@ -247,12 +247,6 @@ export class Settler {
       outcome: 'released',
       reason: null,
     }));
-  }
-
-  #waitingLog(log: Log, topic: Topic, dueAt: number | null): LogAddress {
-    if (dueAt === null) return log.address;
-    const { shards, slotMs } = this.#engine.store.meta;
-    return slotLog(shardOf(topic.name, shards), slotOf(dueAt, slotMs));
   }
 
   /** Moves leased entries on; `decide` says where each goes, or null where its item was refused already. */

@@ -9,13 +9,13 @@ import {
   logKey,
   segmentOf,
   segmentStart,
-  shardOfSlot,
+  shardOfLog,
 } from '../core/log.ts';
-import { shardOf } from '../core/message.ts';
 import { parseSettings, type TopicSettings } from '../core/settings.ts';
 import type { Store } from '../store/store.ts';
 import type { Environment } from './environment.ts';
-import { LOOKED_UP_MS, Log } from './log.ts';
+import { LOOKED_UP_MS, Log, type TimeSlot } from './log.ts';
+import { Slots } from './slots.ts';
 import { Tenure } from './tenure.ts';
 
 /** A topic as known here: its settings, its logs that are active, and what its limits remember. */
@@ -91,12 +91,16 @@ export class Topic {
 /** What is in memory of one shard, for one tenure of it. */
 class Shelf {
   readonly topics = new Map<string, Topic>();
-  /** Logs of time slots. */
-  readonly slots = new Map<string, Log>();
+  /** Slots of delayed tasks. */
+  readonly slots: Slots<Log>;
   readonly loadingTopics = new Map<string, Promise<Topic>>();
   readonly loadingLogs = new Map<string, Promise<Log>>();
   /** Topics without logs: those just loaded, and those whose last log was let go. */
   readonly maybeIdle = new Set<Topic>();
+
+  constructor(tenure: Tenure, onUncounted: (slot: TimeSlot) => void) {
+    this.slots = new Slots(tenure, this.topics, onUncounted);
+  }
 }
 
 /** The topics and logs that are active here. A log is loaded when it is first needed, and forgotten when idle. */
@@ -108,6 +112,8 @@ export class TopicBook {
   /** Called with each log as it becomes active: before anybody else sees it, and once it is seen. */
   onLoad: (log: Log, topic: Topic | null) => Promise<void> = async () => {};
   onLoaded: (log: Log, topic: Topic | null) => void = () => {};
+  /** Called with a slot of which something has to be counted by a look. */
+  onUncounted: (slot: TimeSlot) => void = () => {};
 
   constructor(store: Store, env: Environment) {
     this.#store = store;
@@ -117,12 +123,12 @@ export class TopicBook {
 
   /** The shard of a topic, or of a time slot's log. */
   tenureOf(topic: string): Tenure {
-    return this.#tenures[isSlotTopic(topic) ? shardOfSlot(topic) : shardOf(topic, this.#tenures.length)]!;
+    return this.#tenures[shardOfLog(topic, this.#tenures.length)]!;
   }
 
   #tenure(shard: number, term: number | null): Tenure {
     const tenure = new Tenure(shard, term);
-    this.#shelves.set(tenure, new Shelf());
+    this.#shelves.set(tenure, new Shelf(tenure, (slot) => this.onUncounted(slot)));
     return tenure;
   }
 
@@ -134,10 +140,15 @@ export class TopicBook {
     return this.#shelf(tenure).topics.values();
   }
 
+  /** The slots of delayed tasks of a shard, as one tenure of it knows them. */
+  slotsOf(tenure: Tenure): Slots<Log> {
+    return this.#shelf(tenure).slots;
+  }
+
   /** The logs of a shard that are active here. */
   *logsOf(tenure: Tenure): Generator<Log> {
     const { slots, topics } = this.#shelf(tenure);
-    yield* slots.values();
+    yield* slots.logs();
     for (const topic of topics.values()) yield* topic.logs.values();
   }
 
@@ -189,47 +200,26 @@ export class TopicBook {
     const settings = parseSettings(row?.settings ?? null);
     const topic = new Topic(name, tenure, settings, row?.version ?? null, this.#env.now());
     const { slots, topics, maybeIdle } = this.#shelf(tenure);
-    for (const slot of slots.values()) topic.delayed += slot.waiting.get(name) ?? 0;
+    topic.delayed = slots.delayedOf(name);
     topics.set(name, topic);
     maybeIdle.add(topic);
     return topic;
   }
 
-  /** Counts tasks of a topic that wait in a time slot: so many more, or fewer. */
-  delay(slot: Log, name: string, by: number): void {
-    slot.waiting.set(name, (slot.waiting.get(name) ?? 0) + by);
-    const topic = this.#shelf(slot.tenure).topics.get(name);
-    if (topic !== undefined) topic.delayed += by;
-  }
-
-  /** Nothing waits in the slot any more, whatever was counted; returns the topics whose count was wrong. */
-  undelay(slot: Log): readonly Topic[] {
-    const wrong: Topic[] = [];
-    for (const [name, count] of slot.waiting) {
-      const topic = this.#shelf(slot.tenure).topics.get(name);
-      if (topic === undefined || count === 0) continue;
-      topic.delayed -= count;
-      wrong.push(topic);
-    }
-    slot.waiting.clear();
-    return wrong;
-  }
-
-  /** How many tasks of a topic wait in each time slot. */
-  delayedIn(topic: Topic): readonly (readonly [Log, number])[] {
-    return [...this.#shelf(topic.tenure).slots.values()].flatMap((slot) => {
-      const count = slot.waiting.get(topic.name) ?? 0;
-      return count > 0 ? [[slot, count] as const] : [];
-    });
-  }
-
   peekLog(address: LogAddress): Log | undefined {
     const { slots, topics } = this.#shelf(this.tenureOf(address.topic));
     const log = isSlotTopic(address.topic)
-      ? slots.get(logKey(address))
+      ? slots.peek(address)?.log
       : topics.get(address.topic)?.logs.get(address.tier);
-    if (log !== undefined) log.touchedAt = this.#env.now();
+    if (log == null) return undefined;
+    log.touchedAt = this.#env.now();
     return log;
+  }
+
+  /** A log that is in memory, or will be soon. */
+  async loadedLog(address: LogAddress): Promise<Log | undefined> {
+    const { loadingLogs } = this.#shelf(this.tenureOf(address.topic));
+    return this.peekLog(address) ?? (await loadingLogs.get(logKey(address)));
   }
 
   /** The log, loaded. */
@@ -241,17 +231,30 @@ export class TopicBook {
     const { loadingLogs } = this.#shelf(tenure);
     let loading = loadingLogs.get(key);
     if (loading === undefined) {
-      loading = this.#loadLog(tenure, address, key).finally(() => loadingLogs.delete(key));
+      loading = this.#loadLog(tenure, address).finally(() => loadingLogs.delete(key));
       loadingLogs.set(key, loading);
     }
     return loading;
   }
 
-  async #loadLog(tenure: Tenure, address: LogAddress, key: string): Promise<Log> {
-    const topic = isSlotTopic(address.topic) ? null : await this.#topicIn(tenure, address.topic);
+  async #loadLog(tenure: Tenure, address: LogAddress): Promise<Log> {
+    const topic = isSlotTopic(address.topic) ? null : await this.topicIn(tenure, address.topic);
     const log = new Log(address, tenure, this.#store, this.#env);
-    const checkpoint = (await this.#store.readCheckpoints(address.topic)).get(address.tier);
-    log.saved = checkpoint ?? EMPTY_CHECKPOINT;
+    if (topic === null) await log.findTail(0);
+    else await this.#loadCursors(log);
+    log.touchedAt = this.#env.now();
+    await this.onLoad(log, topic);
+    if (topic === null) {
+      log.slot = this.#shelf(tenure).slots.of(address);
+      log.slot.attach(log);
+    } else topic.logs.set(address.tier, log);
+    this.onLoaded(log, topic);
+    return log;
+  }
+
+  async #loadCursors(log: Log): Promise<void> {
+    const { topic, tier } = log.address;
+    log.saved = (await this.#store.readCheckpoints(topic)).get(tier) ?? EMPTY_CHECKPOINT;
     log.completion = log.saved.completion;
     log.trimmed = log.saved.trimmed;
     log.scan = Math.max(log.saved.scan, log.completion);
@@ -260,17 +263,11 @@ export class TopicBook {
     // All between the cursors is looked at now.
     log.unseen = null;
     await countUnscanned(log, this.#store);
-    log.touchedAt = this.#env.now();
-    await this.onLoad(log, topic);
-    if (topic === null) this.#shelf(tenure).slots.set(key, log);
-    else topic.logs.set(address.tier, log);
-    this.onLoaded(log, topic);
-    return log;
   }
 
   /** The topic that goes with a log, or that has tasks in a time slot: of the same tenure, also where that ended meanwhile. */
   topicOf(log: Log, name = log.address.topic): Promise<Topic> {
-    return this.#topicIn(log.tenure, name);
+    return this.topicIn(log.tenure, name);
   }
 
   peekTopicOf(log: Log): Topic | undefined {
@@ -278,7 +275,7 @@ export class TopicBook {
   }
 
   /** The topic as this tenure knows it, also where the tenure ended meanwhile. */
-  #topicIn(tenure: Tenure, name: string): Promise<Topic> {
+  topicIn(tenure: Tenure, name: string): Promise<Topic> {
     const known = this.#shelf(tenure).topics.get(name);
     if (known !== undefined) return Promise.resolve(known);
     return this.tenureOf(name) === tenure ? this.topic(name) : this.#loadTopic(tenure, name);
@@ -287,8 +284,8 @@ export class TopicBook {
   /** Lets go of a log that is idle, and of its topic if that was the last; its rows stay. */
   forget(log: Log): void {
     const { slots, topics, maybeIdle } = this.#shelf(log.tenure);
-    if (isSlotTopic(log.address.topic)) {
-      if (slots.get(logKey(log.address)) === log) slots.delete(logKey(log.address));
+    if (log.slot !== null) {
+      if (log.slot.log === log) slots.drop(log.slot);
       return;
     }
     const topic = topics.get(log.address.topic);

@@ -31,11 +31,14 @@ const ROWS_PER_PAGE = 1_000;
 /** How often it is made sure of anew, where the store takes longer than a period is known to be current. */
 const TRIES = 5;
 
+/** What is recorded: a log, or a slot of delayed tasks known by its address alone. */
+type Recorded = Pick<Log, 'address' | 'tenure' | 'recordedPeriod'>;
+
 export class ActivityIndex implements Activity {
   readonly #store: Store;
   readonly #env: Environment;
   readonly #holdings: Holdings;
-  readonly #recorders: GroupCommit<Log, true>[] = [];
+  readonly #recorders: GroupCommit<Recorded, true>[] = [];
 
   constructor(store: Store, env: Environment, holdings: Holdings) {
     this.#store = store;
@@ -46,14 +49,14 @@ export class ActivityIndex implements Activity {
     }
   }
 
-  ensure(log: Log): Promise<void> | null {
+  ensure(log: Recorded): Promise<void> | null {
     const known = this.#holdings.period(log.tenure.shard);
     const isCurrent = known !== null && this.#isCurrent(known);
     if (isCurrent && log.recordedPeriod === known.period) return null;
     return this.#ensure(log, isCurrent);
   }
 
-  async confirm(log: Log): Promise<void> {
+  async confirm(log: Recorded): Promise<void> {
     for (let tries = 0; tries < TRIES; tries++) {
       const ensured = this.ensure(log);
       if (ensured === null) return;
@@ -66,7 +69,7 @@ export class ActivityIndex implements Activity {
     return this.#store.exclusive || this.#env.monotonic() - known.knownAt < KNOWN_MS;
   }
 
-  async #ensure(log: Log, isCurrent: boolean): Promise<void> {
+  async #ensure(log: Recorded, isCurrent: boolean): Promise<void> {
     const { shard } = log.tenure;
     if (!isCurrent) await this.#holdings.look();
     if (this.#holdings.period(shard) === null) await this.#holdings.introduce(shard);
@@ -81,7 +84,7 @@ export class ActivityIndex implements Activity {
     return known;
   }
 
-  async #record(shard: number, logs: readonly Log[]): Promise<readonly true[]> {
+  async #record(shard: number, logs: readonly Recorded[]): Promise<readonly true[]> {
     const { period } = this.#periods(shard);
     const at = this.#env.now();
     await this.#store.recordActivity(
@@ -119,6 +122,9 @@ export class ActivityIndex implements Activity {
   }
 
   async #carryOver(row: ActivityRow, book: TopicBook): Promise<void> {
+    const slot = isSlotTopic(row.topic) ? book.slotsOf(book.tenureOf(row.topic)).peek(row) : undefined;
+    // Nobody here needed to know more of it than its address: its time is still to come.
+    if (slot !== undefined && slot.log === null) return this.confirm(slot);
     const known = book.peekLog(row);
     // An embedded store has no other servers: what is not in memory holds nothing.
     if (known === undefined && this.#store.exclusive) return;

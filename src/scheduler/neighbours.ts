@@ -10,7 +10,6 @@ import type { LogAddress } from '../core/entry.ts';
 import { afterSettle } from '../core/limits.ts';
 import { isSlotTopic, logKey } from '../core/log.ts';
 import type { Engine } from '../queue/engine.ts';
-import type { Log } from '../queue/log.ts';
 import { type Hint, type Transport, unlessUnreachable } from '../queue/peers.ts';
 import type { ActivityRow, NodeRow } from '../store/store.ts';
 import type { ActivityIndex } from './activity.ts';
@@ -41,7 +40,7 @@ export class Neighbours {
   readonly #holdings: Holdings;
   readonly #transport: Transport;
   readonly #scanner: Scanner;
-  readonly #noteSlot: (log: Log) => void;
+  readonly #noteSlot: (slot: LogAddress) => void;
   readonly #told = new Map<string, Told>();
   readonly #looking = new Map<string, { again: boolean }>();
   readonly #cancels = new Set<() => void>();
@@ -58,7 +57,7 @@ export class Neighbours {
     holdings: Holdings,
     transport: Transport,
     scanner: Scanner,
-    noteSlot: (log: Log) => void,
+    noteSlot: (slot: LogAddress) => void,
   ) {
     this.#engine = engine;
     this.#activity = activity;
@@ -242,29 +241,26 @@ export class Neighbours {
   }
 
   async #look(address: LogAddress): Promise<void> {
+    if (isSlotTopic(address.topic)) return this.#lookAtSlot(address);
     const { book, env, signals } = this.#engine;
     // Where it is loaded just now, that may have begun before what it is looked at for.
     const known = await book.log(address);
     const added = await known.findNewTail();
-    if (isSlotTopic(address.topic)) {
-      if (added.length > 0) await this.#countDelayed(known, added);
-      this.#noteSlot(known);
-      return;
-    }
     const topic = await book.topicOf(known);
     if (known.isDead) known.recount = true;
     if (added.length > 0) signals.ready(topic);
     signals.due(known, env.now());
   }
 
-  async #countDelayed(log: Log, added: readonly { readonly from: number; readonly to: number }[]): Promise<void> {
-    const { book, store } = this.#engine;
-    for (const { from, to } of added) {
-      const heads = await store.readHeads({ log: log.address, from, to, limit: to - from });
-      for (const head of heads) {
-        if (head.status === 'ready' && head.target !== null) book.delay(log, head.target, 1);
-      }
-    }
+  /** What is new in a slot of delayed tasks is counted later; a slot whose time is to come is not even read. */
+  async #lookAtSlot(address: LogAddress): Promise<void> {
+    const { book } = this.#engine;
+    const log = await book.loadedLog(address);
+    const tenure = book.tenureOf(address.topic);
+    if (!tenure.holds) return;
+    if (log?.tenure === tenure) await log.findNewTail();
+    else book.slotsOf(tenure).of(address).reopen();
+    this.#noteSlot(address);
   }
 
   // ── the bell ──────────────────────────────────────────────────────────────────────────────────────────────────

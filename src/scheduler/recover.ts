@@ -17,8 +17,9 @@ const COUNTED = 10_000;
 const RECOUNTS = 5;
 
 export async function recoverLog(engine: Engine, log: Log, topic: Topic | null): Promise<void> {
-  if (topic === null) await recoverSlot(engine, log);
-  else if (log.isDead) await recoverDead(engine, log, topic);
+  // What is in a slot of delayed tasks is counted later, and read when its time comes.
+  if (topic === null) return;
+  if (log.isDead) await recoverDead(engine, log, topic);
   else await recoverTier(engine, log, topic);
 }
 
@@ -121,15 +122,6 @@ const counts = (head: EntryHead, topic: Topic): boolean =>
 async function recoverDead(engine: Engine, log: Log, topic: Topic): Promise<void> {
   log.scan = log.completion;
   await recountDead(engine, log, topic);
-}
-
-async function recoverSlot(engine: Engine, log: Log): Promise<void> {
-  log.scan = log.completion;
-  for await (const head of heads(engine, log, log.completion, log.nextId)) {
-    if (head.target === null) continue;
-    const topic = await engine.book.topicOf(log, head.target);
-    if (counts(head, topic)) engine.book.delay(log, topic.name, 1);
-  }
 }
 
 /** Heads of a range of ids, segment by segment; a closed segment is skipped by one read. */

@@ -39,7 +39,7 @@ export interface StoreMeta {
   readonly shards: number;
   /** Partitions of a topic's message rows; writes are grouped by them. */
   readonly messageBuckets: number;
-  /** Width of a slot of delayed tasks, in milliseconds. */
+  /** Width of a near slot of delayed tasks, in milliseconds; far slots are 360 times as wide. */
   readonly slotMs: number;
 }
 

@@ -51,6 +51,7 @@ describe('is delivered after a repair', () => {
   test.each([
     ['unrecorded-log', 'a log', [LEASED, READY]],
     ['unrecorded-log', 'a time slot', [LEASED, READY, expect.stringContaining('slot')]],
+    ['unrecorded-log', 'a far time slot', [LEASED, READY, expect.stringContaining('later')]],
     ['unrecorded-log', 'a move of which only the last step is missing', [LEASED, READY]],
     ['missed-arrival', 'that is still pending', [uidAt(LOG, 0), LEASED, READY]],
     ['open-below-completion', 'one that waits', [uidAt(OTHER, 0), LEASED, READY]],

@@ -7,14 +7,18 @@ import { formatLeaseToken, parseLeaseToken } from '../../src/core/lease-token.ts
 import { afterLease, gateOf, hasLimits, type LimitState, tokensAt } from '../../src/core/limits.ts';
 import {
   entriesEnd,
+  farLog,
+  isFarTopic,
   isSlotTopic,
   logKey,
+  nearLog,
+  nearLogOf,
   segmentEnd,
   segmentOf,
   segmentStart,
-  slotEnd,
-  slotLog,
-  slotOf,
+  shardOfLog,
+  slotTimes,
+  waitingLog,
 } from '../../src/core/log.ts';
 import { bucketOf, isLive, messageIdKey, messageKey, shardOf, uidKey } from '../../src/core/message.ts';
 import { checkTopic, isWellFormed, topicNameFault, utf8Bytes } from '../../src/core/names.ts';
@@ -39,12 +43,37 @@ describe('segments and slots', () => {
     );
   });
 
-  test('a slot ends after all that is due in it: none comes early, or later than its width', () => {
+  const due = {
+    now: fc.integer({ min: 0, max: 2 ** 41 }),
+    inMs: fc.integer({ min: 1, max: 366 * 86_400_000 }),
+    slotMs: fc.integer({ min: 1, max: 60_000 }),
+  };
+
+  test('a delayed task waits in a slot of its shard whose time it is when it is due', () => {
     fc.assert(
-      fc.property(fc.integer({ min: 0, max: 2 ** 45 }), fc.integer({ min: 1, max: 5_000 }), (dueAt, width) => {
-        const end = slotEnd(slotOf(dueAt, width), width);
-        expect(end).toBeGreaterThan(dueAt);
-        expect(end - dueAt).toBeLessThanOrEqual(width);
+      fc.property(topic, due.now, due.inMs, due.slotMs, (name, now, inMs, slotMs) => {
+        const log = waitingLog(name, now + inMs, now, { shards: 8, slotMs });
+        const { from, to } = slotTimes(log, slotMs);
+        expect(from).toBeLessThanOrEqual(now + inMs);
+        expect(to).toBeGreaterThan(now + inMs);
+        expect(shardOfLog(log.topic, 8)).toBe(shardOf(name, 8));
+        expect(to - from).toBe(isFarTopic(log.topic) ? 360 * slotMs : slotMs);
+      }),
+    );
+  });
+
+  test('what is due within one far slot from now waits in a near one, and none in a far one that is being emptied', () => {
+    fc.assert(
+      fc.property(topic, due.now, due.inMs, due.slotMs, (name, now, inMs, slotMs) => {
+        const log = waitingLog(name, now + inMs, now, { shards: 8, slotMs });
+        if (inMs <= 360 * slotMs) expect(isFarTopic(log.topic)).toBe(false);
+        if (!isFarTopic(log.topic)) return;
+        const times = slotTimes(log, slotMs);
+        expect(times.opensAt).toBeGreaterThan(now);
+        // By the time it is emptied, each goes on to a near slot that is not over.
+        const near = slotTimes(nearLogOf(name, now + inMs, { shards: 8, slotMs }), slotMs);
+        expect(near.overAt).toBeGreaterThan(times.opensAt);
+        expect(times.from).toBeLessThanOrEqual(near.from);
       }),
     );
   });
@@ -56,8 +85,11 @@ describe('segments and slots', () => {
   });
 
   test('slots are no users’ topics', () => {
-    expect(isSlotTopic(slotLog(3, 9).topic)).toBe(true);
-    expect(topicNameFault(slotLog(3, 9).topic)).toBe('free of control characters');
+    for (const { topic: name } of [nearLog(3, 9), farLog(3, 9)]) {
+      expect(isSlotTopic(name)).toBe(true);
+      expect(topicNameFault(name)).toBe('free of control characters');
+    }
+    expect([isFarTopic(nearLog(3, 9).topic), isFarTopic(farLog(3, 9).topic)]).toEqual([false, true]);
     fc.assert(fc.property(topic, (name) => !isSlotTopic(name)));
     expect(logKey({ topic: 'a/1', tier: 2 })).not.toBe(logKey({ topic: '1', tier: 2 }));
   });
@@ -75,11 +107,11 @@ describe('names and keys', () => {
           const place = { topic: name, tier, id };
           expect(parseTaskId(formatTaskId({ uid: UID, messageId: null }, place), name, 1)).toEqual({ uid: UID, place });
           expect(parseTaskId(formatTaskId({ uid: UID, messageId }, place), name, 1)).toEqual({ uid: UID, messageId });
-          const slot = { ...slotLog(shardOf(name, 8), 7_183_998_092), id };
-          expect(parseTaskId(formatTaskId({ uid: UID, messageId: null }, slot), name, 8)).toEqual({
-            uid: UID,
-            place: slot,
-          });
+          for (const slotLog of [nearLog, farLog]) {
+            const slot = { ...slotLog(shardOf(name, 8), 7_183_998_092), id };
+            const text = formatTaskId({ uid: UID, messageId: null }, slot);
+            expect(parseTaskId(text, name, 8)).toEqual({ uid: UID, place: slot });
+          }
           expect(taskIdOf({ uid: UID, messageId: null, taskId: 'kept' }, place)).toBe('kept');
         },
       ),
@@ -100,6 +132,8 @@ describe('names and keys', () => {
       `${UID}.05.1`,
       `${UID}.5.1.2`,
       `${UID}.s.1`,
+      `${UID}.l.1`,
+      `${UID}.x1.1`,
       `${UID}.100.1`,
       `${UID}~`,
       `${UID}~*`,

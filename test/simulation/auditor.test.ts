@@ -108,7 +108,7 @@ class Story {
     const history: History = {
       calls: this.calls,
       calm: this.calm,
-      slotMs: 250,
+      delayedLateMs: 250,
       epoch: EPOCH,
       setup: [],
       servers: 1,

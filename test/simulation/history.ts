@@ -78,7 +78,8 @@ export interface History {
   readonly calls: readonly AnyCall[];
   /** Nothing went wrong: what is promised of time holds as well. */
   readonly calm: boolean;
-  readonly slotMs: number;
+  /** How late a delayed task may come up in such a history. */
+  readonly delayedLateMs: number;
   /** What the database's clock showed when the simulation's stood at 0. */
   readonly epoch: number;
   /** Calls that set the topics up, before anything else happened. */

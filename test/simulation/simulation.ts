@@ -1,4 +1,5 @@
 /** Runs one seed from beginning to end. */
+import { DUE_TICK_MS } from '../../src/core/bounds.ts';
 import { DEFAULT_SETTINGS } from '../../src/core/settings.ts';
 import { audit } from './auditor.ts';
 import type { World } from './client.ts';
@@ -38,6 +39,8 @@ export interface Report {
 const MOST_STEPS = 400_000;
 /** Between two looks at the store, in virtual milliseconds. */
 const LOOK_EVERY_MS = 6_000;
+/** Two ticks: one in which it falls due, and one that its move may take. */
+const DELAYED_LATE_MS = 2 * DUE_TICK_MS;
 
 export async function simulate(seed: number, options: SimulationOptions = {}): Promise<Report> {
   const random = new Random(seed);
@@ -82,7 +85,7 @@ export async function simulate(seed: number, options: SimulationOptions = {}): P
   const history: History = {
     calls: cluster.calls,
     calm: scenario.profile === 'calm',
-    slotMs: scenario.meta.slotMs,
+    delayedLateMs: DELAYED_LATE_MS,
     epoch: EPOCH,
     setup: script.setup,
     servers,

@@ -1,5 +1,6 @@
 import { expect, onTestFinished } from 'vitest';
 import { auditStore } from '../../src/audit/audit.ts';
+import { SLOT_MS } from '../../src/core/bounds.ts';
 import type { LeasedTask, LeaseRequest, Queue } from '../../src/queue/api.ts';
 import { startQueue } from '../../src/queue/open.ts';
 import { openSqliteStore, type SqliteOptions } from '../../src/store/sqlite/store.ts';
@@ -19,10 +20,11 @@ export interface TestQueue {
  * process that dies just then would leave it, and the queue is stopped.
  */
 export async function testQueue(
-  options: { readonly segmentSize?: number; readonly path?: string } = {},
+  options: { readonly segmentSize?: number; readonly slotMs?: number; readonly path?: string } = {},
 ): Promise<TestQueue> {
   const env = manualEnvironment();
-  const open: SqliteOptions = { now: env.now, meta: { segmentSize: options.segmentSize ?? 10_000 } };
+  const { segmentSize = 10_000, slotMs = SLOT_MS } = options;
+  const open: SqliteOptions = { now: env.now, meta: { segmentSize, slotMs } };
   const path = options.path ?? ':memory:';
   let store = await openSqliteStore(path, open);
   let queue = await startQueue(store, { environment: env });

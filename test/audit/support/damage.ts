@@ -1,10 +1,11 @@
 /** For each rule, stores that break it and no other one. */
 import type { RuleName } from '../../../src/audit/rules.ts';
-import { DEAD_TIER, slotLog } from '../../../src/core/log.ts';
+import { DEAD_TIER, farLog, nearLog } from '../../../src/core/log.ts';
 import { type Hand, LOG, NOW, SIZE, uidAt } from './hand.ts';
 
 const OTHER = { topic: 't', tier: 4 };
-const SLOT = slotLog(0, NOW / 250 - 100_000);
+const SLOT = nearLog(0, NOW / 250 - 100_000);
+const FAR = farLog(0, Math.floor(NOW / 250 / 360) - 100);
 const DAY_MS = 86_400_000;
 
 export interface Damage {
@@ -27,6 +28,11 @@ export const DAMAGES: Readonly<Record<RuleName, readonly Damage[]>> = {
       what: 'a time slot',
       mends: true,
       apply: (hand) => hand.put(SLOT, 0, 'ready', { target: 't', dueAt: NOW }),
+    },
+    {
+      what: 'a far time slot',
+      mends: true,
+      apply: (hand) => hand.put(FAR, 0, 'ready', { target: 't', dueAt: NOW }),
     },
     {
       what: 'a log that is recorded in a deleted period',
@@ -276,7 +282,10 @@ export const DAMAGES: Readonly<Record<RuleName, readonly Damage[]>> = {
       },
     },
   ],
-  'old-slot': [{ what: 'without entries', mends: true, apply: (hand) => hand.header(SLOT, 0, { nextId: 3 }) }],
+  'old-slot': [
+    { what: 'without entries', mends: true, apply: (hand) => hand.header(SLOT, 0, { nextId: 3 }) },
+    { what: 'a far one', mends: true, apply: (hand) => hand.header(FAR, 0, { nextId: 3 }) },
+  ],
   'deleted-period': [{ what: 'before the oldest', mends: true, apply: (hand) => hand.record(LOG, 1) }],
   'endless-row': [
     {

@@ -65,7 +65,7 @@ export function nobodyStarves(facts: Facts): readonly string[] {
 const served = (call: Call<'lease'>) => (call.answer?.kind === 'ok' ? call.answer.value : []);
 
 /**
- * Nobody waits in vain: a lease that ends empty had nothing to get. In time (delayed tasks at most a slot late, stalled
+ * Nobody waits in vain: a lease that ends empty had nothing to get. In time (delayed tasks at most two ticks late, stalled
  * ones within two seconds of their lease's end), whatever else is long in coming (Q5).
  */
 export function nobodyWaitsInVain(facts: Facts): readonly string[] {

@@ -42,7 +42,7 @@ export function readyStretches(facts: Facts): readonly Ready[] {
     const priority = grants[0]?.task.priority ?? accepted?.sent.input.priority;
     if (accepted === undefined || priority === undefined) continue;
     const { delayMs } = accepted.sent.input;
-    const slack = delayMs === undefined ? 0 : delayMs + facts.history.slotMs;
+    const slack = delayMs === undefined ? 0 : delayMs + facts.history.delayedLateMs;
     const handedOut = (nth: number): number => {
       const grant = grants[nth];
       if (grant === undefined) return Number.POSITIVE_INFINITY;
@@ -79,7 +79,7 @@ function backBy(
   if (failed) return null;
   const backoff = Math.min(settings.maxBackoffMs, settings.backoffMs * 2 ** (grant.task.attempt - 1));
   const delayMs = first.delayMs ?? backoff;
-  return { from: at + delayMs + (delayMs > 0 ? facts.history.slotMs : 0), why: 'it was given back' };
+  return { from: at + delayMs + (delayMs > 0 ? facts.history.delayedLateMs : 0), why: 'it was given back' };
 }
 
 /** Whether something other than producers and workers may have changed the task, or time may have ended it. */
