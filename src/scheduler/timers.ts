@@ -47,8 +47,14 @@ const READS_AT_ONCE = 4;
 /** Rounds of moves under way at the same time, of all slots and of one: while one writes, the next one reads. */
 const ROUNDS_AT_ONCE = 8;
 const ROUNDS_OF_A_SLOT = 2;
-/** Entries and bytes of one round: what is due in many topics is worth collecting. */
-const ROUND_ENTRIES = 10_000;
+/**
+ * Entries of one round, which share writes where they go to the same log: measured on SQLite, 100,000 due at once are
+ * moved in 3.2 s by 2,000 and in 5.7 s by 10,000. What leaves a far slot goes to hundreds of logs, so more of it is
+ * worth collecting.
+ */
+const ROUND_ENTRIES = 2_000;
+const FAR_ROUND_ENTRIES = 10_000;
+/** Bytes that a round reads at the most. */
 const ROUND_BYTES = 8 * 1024 * 1024;
 const RETRY_MS = 500;
 /** How often it is looked whether an empty slot can be let go, in milliseconds. */
@@ -60,6 +66,8 @@ interface OpenSlot {
   readonly slot: TimeSlot;
   readonly times: SlotTimes;
   readonly isFar: boolean;
+  /** Entries of one round. */
+  readonly most: number;
   readonly due: DueTimes;
   /** Ids below this were read. */
   taken: number;
@@ -144,10 +152,12 @@ export class Timers {
       return;
     }
     const times = slotTimes(slot.address, this.#engine.store.meta.slotMs);
+    const isFar = isFarTopic(slot.address.topic);
     const open: OpenSlot = {
       slot,
       times,
-      isFar: isFarTopic(slot.address.topic),
+      isFar,
+      most: isFar ? FAR_ROUND_ENTRIES : ROUND_ENTRIES,
       due: new DueTimes(DUE_TICK_MS, DUE_TIMES_KEPT),
       taken: 0,
       isNoted: true,
@@ -234,7 +244,7 @@ export class Timers {
     }
     if (!open.isNoted && open.again === null && taken === slot.log?.nextId) return false;
     // Where all is due, it is read only as it is moved.
-    return due.size < ROUND_ENTRIES || (!open.isFar && now < times.overAt);
+    return due.size < open.most || (!open.isFar && now < times.overAt);
   }
 
   async #readPage(open: OpenSlot): Promise<void> {
@@ -281,7 +291,7 @@ export class Timers {
     const { env } = this.#engine;
     const { log } = open.slot;
     if (log === null || open.slot.gone || this.#stopped) return;
-    const left = new Set(takeDue(open, env.now(), entriesIn(log, ROUND_BYTES, ROUND_ENTRIES)));
+    const left = new Set(takeDue(open, env.now(), entriesIn(log, ROUND_BYTES, open.most)));
     if (left.size === 0) return;
     let retryAt = env.now();
     try {
@@ -349,13 +359,13 @@ export class Timers {
 const isWaiting = ({ status }: EntryHead): boolean => status === 'ready' || status === 'pending';
 
 /** Whether there is something to be moved; beside a round that is under way, only what is worth another. */
-function isDue({ due, retries, retryAt }: OpenSlot, now: number, rounds: number): boolean {
+function isDue({ due, retries, retryAt, most }: OpenSlot, now: number, rounds: number): boolean {
   if (retries.length > 0 && retryAt <= now && rounds === 0) return true;
-  return retries.length < ROUND_ENTRIES && due.nextAt !== null && due.nextAt <= now;
+  return retries.length < most && due.nextAt !== null && due.nextAt <= now;
 }
 
-/** Takes ids that are due, those that have to be looked at again first. */
-function takeDue({ due, retries, retryAt }: OpenSlot, now: number, most: number): readonly number[] {
-  const ids = retryAt <= now ? retries.splice(0, most) : [];
-  return retries.length < ROUND_ENTRIES ? [...ids, ...due.take(now, most - ids.length)] : ids;
+/** Takes ids that are due, as many as fit, those that have to be looked at again first. */
+function takeDue({ due, retries, retryAt, most }: OpenSlot, now: number, fit: number): readonly number[] {
+  const ids = retryAt <= now ? retries.splice(0, fit) : [];
+  return retries.length < most ? [...ids, ...due.take(now, fit - ids.length)] : ids;
 }
