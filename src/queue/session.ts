@@ -226,7 +226,7 @@ export class Session {
   }
 
   /** The logs of a shard that may hold work. Of delayed tasks whose time is still to come, nothing is read yet. */
-  async #toBeLoaded(tenure: Tenure): Promise<readonly LogAddress[]> {
+  async #toBeLoaded(tenure: Tenure): ReturnType<ActivityIndex['active']> {
     const { env, store } = this.engine;
     const now = env.now();
     const active = await this.#activity.active(tenure.shard);
