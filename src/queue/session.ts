@@ -1,4 +1,3 @@
-import type { LogAddress } from '../core/entry.ts';
 import { isSlotTopic, slotTimes } from '../core/log.ts';
 import { ActivityIndex } from '../scheduler/activity.ts';
 import { Holdings, type Self } from '../scheduler/holdings.ts';

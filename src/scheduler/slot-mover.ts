@@ -45,11 +45,11 @@ export class SlotMover {
   /**
    * Sees to entries whose time has come. Where something goes wrong, the rest is done before that is told.
    *
-   * @param left ids of the entries; each is taken out once there is nothing to be done for it any more. What stays
+   * @param entries as read
+   * @param left their ids; each is taken out once there is nothing to be done for it any more. What stays
    *   without an error was changed by others meanwhile, and has to be looked at again.
    */
-  async moveOn(log: Log, left: Set<number>): Promise<void> {
-    const entries = await this.#read(log, [...left]);
+  async moveOn(log: Log, entries: ReadonlyMap<number, Entry>, left: Set<number>): Promise<void> {
     const pendings: Entry[] = [];
     const moved: Entry[] = [];
     const ready: Entry[] = [];
@@ -111,7 +111,7 @@ export class SlotMover {
   }
 
   /** Entries by their ids. What a plain read misses beside a commit under way, a serial one finds. */
-  async #read(log: Log, ids: readonly number[]): Promise<ReadonlyMap<number, Entry>> {
+  async read(log: Log, ids: readonly number[]): Promise<ReadonlyMap<number, Entry>> {
     const { store } = this.#engine;
     const found = new Map<number, Entry>();
     const most = entriesIn(log, ANSWER_BYTES, BATCH_ENTRIES);
@@ -136,7 +136,8 @@ export class SlotMover {
   async #moveReady(log: Log, entries: readonly Entry[], left: Set<number>): Promise<void> {
     const groups = new Map<string, { readonly to: LogAddress; readonly entries: Entry[] }>();
     const endings: Ending[] = [];
-    const now = this.#engine.env.now();
+    const { book, env } = this.#engine;
+    const now = env.now();
     const isFar = isFarTopic(log.address.topic);
     for (const entry of entries) {
       const topic = await this.#engine.book.topicOf(log, entry.target!);

@@ -82,6 +82,8 @@ interface OpenSlot {
   /** What was left out of the due times is read again: ids from, to, and from which due time on. */
   again: { at: number; readonly to: number; readonly after: Cut } | null;
   rounds: number;
+  /** The last read of entries to be moved. */
+  entries: Promise<unknown>;
   /** Ids that have to be looked at again, and when. */
   readonly retries: number[];
   retryAt: number;
@@ -122,7 +124,11 @@ export class Timers {
     if (this.#stopped || !tenure.holds) return;
     const slot = book.slotsOf(tenure).of(address);
     const open = this.#open.get(slot);
-    if (open !== undefined) open.isNoted = true;
+    if (open !== undefined) {
+      open.isNoted = true;
+      // What was moved before its append was answered may have been counted after that: an empty slot tells so.
+      open.finishAt = open.times.overAt;
+    }
     this.#alarms.set(slot, slotTimes(address, this.#engine.store.meta.slotMs).opensAt);
   }
 
@@ -167,6 +173,7 @@ export class Timers {
       finishAt: times.overAt,
       again: null,
       rounds: 0,
+      entries: Promise.resolve(),
       retries: [],
       retryAt: 0,
     };
@@ -270,7 +277,6 @@ export class Timers {
     await this.#mover.keep(log, heads);
     for (const head of heads) if (isWaiting(head)) open.due.add(head.id, open.isFar ? 0 : head.dueAt!);
     open.taken = next;
-    open.finishAt = open.times.overAt;
   }
 
   async #readAgain(open: OpenSlot, log: Log): Promise<void> {
@@ -295,7 +301,10 @@ export class Timers {
     if (left.size === 0) return;
     let retryAt = env.now();
     try {
-      await this.#mover.moveOn(log, left);
+      const reading = open.entries.then(() => this.#mover.read(log, [...left]));
+      // One read after the other, so that what is due together is moved in the order in which it was put there.
+      open.entries = reading.catch(() => {});
+      await this.#mover.moveOn(log, await reading, left);
     } catch (error) {
       retryAt = env.now() + RETRY_MS;
       throw error;
