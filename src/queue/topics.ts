@@ -270,8 +270,8 @@ export class TopicBook {
     return this.topicIn(log.tenure, name);
   }
 
-  peekTopicOf(log: Log): Topic | undefined {
-    return this.#shelf(log.tenure).topics.get(log.address.topic);
+  peekTopicOf(log: Log, name = log.address.topic): Topic | undefined {
+    return this.#shelf(log.tenure).topics.get(name);
   }
 
   /** The topic as this tenure knows it, also where the tenure ended meanwhile. */

@@ -140,7 +140,7 @@ export class SlotMover {
     const now = env.now();
     const isFar = isFarTopic(log.address.topic);
     for (const entry of entries) {
-      const topic = await this.#engine.book.topicOf(log, entry.target!);
+      const topic = book.peekTopicOf(log, entry.target!) ?? (await book.topicOf(log, entry.target!));
       if (isPurged(entry, topic.settings.purgedAt)) {
         endings.push({ topic, entry, status: 'cancelled', reason: 'purged' });
       } else if (isExpired(entry, now)) {
