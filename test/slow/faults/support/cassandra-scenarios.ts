@@ -8,7 +8,17 @@ import { type CassandraNode, type NodeOptions, startCluster, startNode } from '.
 import { Clients } from './clients.ts';
 import { Probes } from './probes.ts';
 import { type Measure, PHASE_MS, type Result, type Scenario, shownMs, underLoad } from './scenario.ts';
-import { kill, type ServerProcess, startAgain, startServer, until, untilEven, untilReady } from './servers.ts';
+import {
+  kill,
+  lastHandedOutAt,
+  type ServerProcess,
+  shardsOf,
+  startAgain,
+  startServer,
+  until,
+  untilEven,
+  untilReady,
+} from './servers.ts';
 import { TcpProxy } from './tcp-proxy.ts';
 
 /** What a scenario runs on; those that need the same share it. */
@@ -112,9 +122,9 @@ export class Rig {
     await untilEven(this.servers, PHASE_MS);
   }
 
-  /** A topic in each shard, of names that no other round uses. */
-  probes(): Probes {
-    return new Probes(`probe-${this.#rounds++}-`);
+  /** A topic in each shard of a server, of names that no other round uses. */
+  probes(at: number): Probes {
+    return new Probes(`probe-${this.#rounds++}-`, shardsOf(this.servers[at]!));
   }
 
   /** Resolves when all servers are ready, or when none is. */
@@ -167,16 +177,27 @@ export class Rig {
   }
 }
 
-/** Puts a task into each shard, takes a server away, and measures until another one has handed out the last of them. */
-async function takenOver(rig: Rig, at: number, take: (server: ServerProcess) => Promise<void>): Promise<number> {
-  const probes = rig.probes();
-  const survivor = rig.servers[(at + 1) % rig.servers.length]!;
-  await probes.put(survivor.queue);
-  await take(rig.servers[at]!);
-  const served = await probes.serve(survivor.queue, SERVE_MS);
-  if (served.settled < probes.topics.length) throw new Error('settlements of tasks that were just leased were refused');
-  return served.lastMs;
+interface TakeOver {
+  /** Until others say that they hand out the last of the shards. */
+  readonly handedMs: number;
+  /** Until a client had a task of each: as many conditional writes, and so longer where the machine is busy. */
+  readonly leasedMs: number;
 }
+
+/** Puts a task into each shard of a server, takes it away, and measures until others hand out the last of them. */
+async function takenOver(rig: Rig, at: number, take: (server: ServerProcess) => Promise<void>): Promise<TakeOver> {
+  const probes = rig.probes(at);
+  const others = rig.servers.filter((_, nth) => nth !== at);
+  await probes.put(others[0]!.queue);
+  const began = Date.now();
+  await take(rig.servers[at]!);
+  const served = await probes.serve(others[0]!.queue, SERVE_MS);
+  if (served.settled < probes.topics.length) throw new Error('settlements of tasks that were just leased were refused');
+  return { handedMs: lastHandedOutAt(others, began) - began, leasedMs: served.lastMs };
+}
+
+const shownTakeOvers = (all: readonly TakeOver[]): string =>
+  `last shard handed out again after ${shownMs(all.map(({ handedMs }) => handedMs))}; a task of each leased after ${shownMs(all.map(({ leasedMs }) => leasedMs))}`;
 
 const serverKilled = (servers: number): CassandraScenario => ({
   name: servers === 2 ? 'server-killed-cassandra' : 'one-of-three-killed',
@@ -185,14 +206,14 @@ const serverKilled = (servers: number): CassandraScenario => ({
   servers,
   run(rig, measure) {
     return rig.under(this, measure, async (clients, note) => {
-      const tookMs: number[] = [];
+      const all: TakeOver[] = [];
       for (let nth = 0; nth < measure.kills; nth++) {
         const at = nth % servers;
-        tookMs.push(await takenOver(rig, at, kill));
+        all.push(await takenOver(rig, at, kill));
         await clients.acknowledge(measure.tasksPerPhase / 4, PHASE_MS);
         await rig.restartServer(at);
       }
-      note(`${measure.kills} kills; last shard served after ${shownMs(tookMs)}`);
+      note(`${measure.kills} kills; ${shownTakeOvers(all)}`);
     });
   },
 });
@@ -206,14 +227,12 @@ const serverPaused = (servers: number): CassandraScenario => ({
     return rig.under(this, measure, async (clients, note) => {
       const at = performance.now();
       const { child } = rig.servers[0]!;
-      const tookMs = await takenOver(rig, 0, async () => void child.kill('SIGSTOP'));
+      const one = await takenOver(rig, 0, async () => void child.kill('SIGSTOP'));
       await clients.acknowledge(measure.tasksPerPhase, PHASE_MS);
       await wait(Math.max(0, measure.pauseMs - (performance.now() - at)));
       child.kill('SIGCONT');
       const again = await untilEven(rig.servers, PHASE_MS);
-      note(
-        `paused for ${Math.round((performance.now() - at) / 1_000)} s; last shard served after ${shownMs([tookMs])}`,
-      );
+      note(`paused for ${Math.round((performance.now() - at) / 1_000)} s; ${shownTakeOvers([one])}`);
       note(`shares even ${shownMs([again.tookMs])} after it went on`);
     });
   },
@@ -226,16 +245,16 @@ const serversRestarted = (servers: number): CassandraScenario => ({
   servers,
   run(rig, measure) {
     return rig.under(this, measure, async (clients, note) => {
-      const tookMs: number[] = [];
+      const all: TakeOver[] = [];
       for (let at = 0; at < servers; at++) {
         const { child, ended } = rig.servers[at]!;
-        tookMs.push(await takenOver(rig, at, async () => void child.kill('SIGTERM')));
+        all.push(await takenOver(rig, at, async () => void child.kill('SIGTERM')));
         const { code, err } = await ended;
         if (code !== 0) throw new Error(`a server ended with ${code}: ${err}`);
         await clients.acknowledge(measure.tasksPerPhase / 4, PHASE_MS);
         await rig.restartServer(at);
       }
-      note(`last shard served after ${shownMs(tookMs)}`);
+      note(shownTakeOvers(all));
     });
   },
 });

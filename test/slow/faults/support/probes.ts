@@ -5,6 +5,7 @@ import { until } from './servers.ts';
 
 /** As keyspaces are made. */
 const SHARDS = 256;
+const everyNth = (step: number) => Array.from({ length: SHARDS / step }, (_, nth) => nth * step);
 const LEASE_MS = 300_000;
 const WAIT_MS = 1_000;
 /** Topics that one call puts something into at a time: each is a conditional write of its own. */
@@ -22,15 +23,15 @@ export interface Served {
 export class Probes {
   readonly topics: readonly string[];
 
-  /** @param prefix of the topics' names; @param shards how many of the shards have one */
-  constructor(prefix: string, shards = SHARDS) {
-    const step = SHARDS / shards;
-    const names = new Map<number, string>();
-    for (let n = 0; names.size < shards; n++) {
-      const shard = shardOf(`${prefix}${n}`, SHARDS);
-      if (shard % step === 0 && !names.has(shard)) names.set(shard, `${prefix}${n}`);
+  /** @param prefix of the topics' names; @param shards which have one, or how many, evenly spread */
+  constructor(prefix: string, shards: number | readonly number[] = SHARDS) {
+    const step = typeof shards === 'number' ? SHARDS / shards : 1;
+    const missing = new Set(typeof shards === 'number' ? everyNth(step) : shards);
+    const topics: string[] = [];
+    for (let n = 0; missing.size > 0; n++) {
+      if (missing.delete(shardOf(`${prefix}${n}`, SHARDS))) topics.push(`${prefix}${n}`);
     }
-    this.topics = [...names.values()];
+    this.topics = topics;
   }
 
   /** Puts a task into each. */

@@ -76,3 +76,30 @@ export const untilEven = (servers: readonly ServerProcess[], timeoutMs = 60_000)
       `shares are ${held.join(', ')} of ${of}; servers known: ${all.map((one) => one.servers).join(', ')}`,
     );
   });
+
+/** When a server began and ceased to hand out tasks of shards, as its log tells. */
+function* shardEvents(server: ServerProcess): Generator<{ at: number; shard: number; hands: boolean }> {
+  // The last line may be half there.
+  for (const line of server.out().split('\n').slice(0, -1)) {
+    if (!line.includes('the tasks of a shard')) continue;
+    const { time, shard, msg } = JSON.parse(line) as { time: string; shard: number; msg: string };
+    yield { at: new Date(time).getTime(), shard, hands: !msg.includes('no longer') };
+  }
+}
+
+/** The shards that a server hands out tasks of. */
+export function shardsOf(server: ServerProcess): readonly number[] {
+  const held = new Set<number>();
+  for (const { shard, hands } of shardEvents(server)) {
+    if (hands) held.add(shard);
+    else held.delete(shard);
+  }
+  return [...held];
+}
+
+/** When the last shard was handed out by others that was another server's until `since`, by the time of day. */
+export function lastHandedOutAt(servers: readonly ServerProcess[], since: number): number {
+  let last = since;
+  for (const server of servers) for (const { at, hands } of shardEvents(server)) if (hands && at > last) last = at;
+  return last;
+}
