@@ -25,10 +25,16 @@ export function openTopics(facts: Facts): ReadonlySet<string> {
   }
   const early = new Set(facts.setup);
   for (const kind of ['configure', 'purge', 'redrive'] as const) {
-    for (const call of facts.calls(kind)) if (!early.has(call.n)) open.delete(call.args.topic);
+    for (const call of facts.calls(kind)) {
+      if (!early.has(call.n) && !(kind === 'configure' && onlyResumes(call))) open.delete(call.args.topic);
+    }
   }
   return open;
 }
+
+/** It shuts nothing: every topic is resumed in the end. */
+const onlyResumes = ({ args }: { readonly args: object }): boolean =>
+  'patch' in args && JSON.stringify(args.patch) === '{"paused":false}';
 
 /** Stretches of tasks that nobody meddled with, in topics that were open all the time. Only for calm histories. */
 export function readyStretches(facts: Facts): readonly Ready[] {

@@ -321,9 +321,15 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'delayed-early',
-    note: 'a slot of delayed tasks is moved when it begins, not when it is over',
+    note: 'delayed tasks are moved a while before they are due',
     seeds: 40,
-    edits: [{ file: 'src/core/log.ts', find: '(slot + 1) * slotMs', replace: 'slot * slotMs' }],
+    edits: [
+      {
+        file: 'src/scheduler/due-times.ts',
+        find: 'Math.ceil(dueAt / this.#tickMs)',
+        replace: 'Math.floor(dueAt / this.#tickMs) - 8',
+      },
+    ],
   },
   // ── cursors and trimming ──────────────────────────────────────────────────────────────────────────────────────
   {
