@@ -4,6 +4,7 @@ import {
   type EntryChange,
   type EntryHead,
   FIRST_VERSION,
+  isFinal,
   type LogAddress,
   type Place,
 } from '../core/entry.ts';
@@ -234,7 +235,8 @@ export class Mover {
     const place = moved.dest!;
     const dest = await this.#engine.book.log(place);
     const head = await readHead(this.#engine.store, place);
-    if (head === null || head.uid !== moved.uid) return;
+    // One that has ended, or gone on, sees to its row itself, which may have outlived its window by now.
+    if (head === null || head.uid !== moved.uid || isFinal(head.status)) return;
     if (head.status === 'pending') {
       await this.resolve(dest, [asPending(dest, head)]);
       return;

@@ -33,6 +33,7 @@ const REGRESSIONS: readonly (readonly [seed: number, profile: Profile, found: st
   [34, 'crashes', 'a row was written as live after its settlement had found it missing, and stayed so'],
   [921, 'crashes', 'the same, where the row was that of the task to be superseded'],
   [21, 'crashes', 'the row of a redriven task was set back to dead'],
+  [532, 'hours', 'the row of a task that had ended, and been forgotten, was written as live again'],
   [311, 'unknown', 'the row write of a redrive was carried out late, when the task had ended'],
 ];
 
