@@ -14,7 +14,7 @@ import { invalid } from '../../core/errors.ts';
 import { type Migration, StoreDamagedError, type StoreMeta, StoreUnavailableError } from '../store.ts';
 import type { Access, CassandraAddress } from './address.ts';
 import { replicationOf, type StoreLog } from './checks.ts';
-import { Cluster } from './client.ts';
+import { Cluster, type Row } from './client.ts';
 import { decided } from './conditional.ts';
 import { DEFAULT_META, initialise } from './meta.ts';
 
@@ -66,9 +66,9 @@ export async function schemaNumber(cluster: Cluster): Promise<number> {
     [keyspace, 'schema_version'],
   );
   if (table === undefined) return 0;
-  const rows = await cluster.rows(`SELECT number FROM ${keyspace}.schema_version WHERE part = ?`, [PART], {
-    serial: true,
-  });
+  const rows = await cluster
+    .rows(`SELECT number FROM ${keyspace}.schema_version WHERE part = ?`, [PART], { serial: true })
+    .catch(unlessBeingMade<readonly Row[]>([]));
   const number = Math.max(0, ...rows.map((row) => row.number as number));
   const latest = latestSchema();
   if (number <= latest) return number;
@@ -77,6 +77,14 @@ export async function schemaNumber(cluster: Cluster): Promise<number> {
       'Use that version or a newer one. The keyspace was left as it is.',
   );
 }
+
+/** Another process makes the table just now: a node lists it a moment before it can be used. */
+const unlessBeingMade =
+  <T>(otherwise: T) =>
+  (error: unknown): T => {
+    if (error instanceof Error && /table \S+ does not exist/i.test(error.message)) return otherwise;
+    throw error;
+  };
 
 export interface MigrationContext {
   readonly address: CassandraAddress;
@@ -100,7 +108,7 @@ export async function migrate(cluster: Cluster, migration: MigrationContext): Pr
   try {
     for (const step of files().filter(({ number }) => number === LOCK)) await apply(inKeyspace, step);
     const token = randomUUID();
-    while (!(await lock(cluster, token))) {
+    while (!(await lock(cluster, token).catch(unlessBeingMade(false)))) {
       if ((await schemaNumber(cluster)) === to) return { from, to, applied: [] };
       await wait(LOCK_POLL_MS);
     }

@@ -1,5 +1,5 @@
 /** What the store says while its only node is paused or gone, and that it goes on by itself when that is back. */
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -37,6 +37,8 @@ describe.skipIf(fault !== null)(`a node that is away${fault === null ? '' : ` (n
     for (const i of [0, 1]) await append(store, log, [entry(i)]);
     const next = { log, segment: 0, expectNext: 2, firstId: 2, entries: [entry(2)], bytes: 2, seal: false };
     node.kill('SIGSTOP');
+    // A signal takes its time to reach all threads of a process.
+    while (!/^\d+ \(.*\) T/.test(await readFile(`/proc/${node.pid}/stat`, 'utf8')));
     const outcome = store.append(next).finally(() => node.kill('SIGCONT'));
     expect(await outcome).toEqual({ kind: 'unknown' });
     const repeated = await definite(() => store.append(next));

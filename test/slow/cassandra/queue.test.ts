@@ -152,6 +152,11 @@ describe.skipIf(found === null)('the queue on Cassandra', () => {
       expect(ids.size).toBe(1);
       const acked = await until(30_000, () => server.queue.settle({ ack: leaseIds([task]) }));
       expect(acked.value.ack[0]!.ok).toBe(true);
+      // It let go of its shards meanwhile, and takes them again at its next beat.
+      await until(20_000, async () => {
+        const { held, of } = (await server.queue.status()).queue.shards;
+        if (held < of) throw new Error(`${held} of ${of} shards are held`);
+      });
       expect(await drain(server)).toEqual(['a']);
     });
   });
