@@ -9,7 +9,7 @@ export interface Environment {
   monotonic(): number;
   /** A number from 0 up to 1, for jitter. */
   random(): number;
-  /** 128 random bits in base64url. */
+  /** 128 random bits in base64url, not beginning with a hyphen: a command line would take that for an option. */
   token(): string;
   /** A ULID (https://github.com/ulid/spec), larger than every one given before by this environment. */
   ulid(at: number): string;
@@ -53,8 +53,11 @@ export function systemEnvironment(): Environment {
     monotonic: () => performance.now(),
     random: Math.random,
     token: () => {
-      const at = take(16);
-      return Buffer.from(pool.buffer, at, 16).toString('base64url');
+      for (;;) {
+        const at = take(16);
+        const token = Buffer.from(pool.buffer, at, 16).toString('base64url');
+        if (!token.startsWith('-')) return token;
+      }
     },
     ulid: nextUlid,
     timer: (ms, call) => {

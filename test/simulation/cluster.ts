@@ -98,6 +98,8 @@ export class Cluster {
     });
     LocalQueue.start(store, process.environment, this.#logger(process), this.#transport(process)).then(
       (queue) => {
+        // It can crash in the very step in which it is ready.
+        if (!process.alive) return;
         const running = { process, queue, slot };
         const address = `sim://${process.id}`;
         this.#reachable.set(address, running);

@@ -124,7 +124,8 @@ export class Squatter extends Worker {
         await this.pause(50);
         continue;
       }
-      while (!this.world.quiet) {
+      // Five minutes are enough, also where everybody else takes hours.
+      for (let extensions = 0; extensions < 2_000 && !this.world.quiet; extensions++) {
         await this.sleep(150);
         const extended = await this.settle({ extend: [{ leaseId: task.leaseId, leaseMs: 600 }] });
         if (extended.kind === 'ok' && !extended.value.extend[0]!.ok) break;
