@@ -4,11 +4,14 @@ import { type CassandraPlace, openCassandra } from './cassandra.ts';
 import { type BenchOptions, readOptions, type ScenarioName } from './options.ts';
 import type { Place } from './place.ts';
 import { creep } from './scenarios/creep.ts';
+import { delayed } from './scenarios/delayed.ts';
 import { http } from './scenarios/http.ts';
 import { inProcess } from './scenarios/in-process.ts';
 import { manyTopics } from './scenarios/many-topics.ts';
 import { million } from './scenarios/million.ts';
 import { oneTopic } from './scenarios/one-topic.ts';
+import { servers } from './scenarios/servers.ts';
+import { stalled } from './scenarios/stalled.ts';
 import { openSqlite, type SqlitePlace } from './sqlite.ts';
 import { asCsv, asJson, asTable, type Row } from './table.ts';
 
@@ -18,12 +21,17 @@ const ON_SQLITE: Readonly<Partial<Record<ScenarioName, Scenario<SqlitePlace>>>> 
   'in-process': inProcess,
   http,
   million,
+  stalled,
+  delayed,
 };
 const ON_CASSANDRA: Readonly<Partial<Record<ScenarioName, Scenario<CassandraPlace>>>> = {
   http,
   'one-topic': oneTopic,
   'many-topics': manyTopics,
   creep,
+  stalled,
+  delayed,
+  servers,
 };
 
 async function measure<P extends Place>(

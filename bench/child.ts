@@ -31,10 +31,11 @@ export class Child<Order extends object, Report> {
     }
   }
 
-  async stop(): Promise<void> {
+  /** @param signal SIGKILL where it is to have no time to do anything */
+  async stop(signal: 'SIGTERM' | 'SIGKILL' = 'SIGTERM'): Promise<void> {
     if (this.#process.exitCode !== null || this.#process.signalCode !== null) return;
     const exit = once(this.#process, 'exit');
-    this.#process.kill('SIGTERM');
+    this.#process.kill(signal);
     await exit;
   }
 }

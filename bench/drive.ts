@@ -1,6 +1,7 @@
 /** Callers that put tasks into a queue or drain it, and the rate at which they got through. */
 import { setMaxListeners } from 'node:events';
-import type { Queue, TaskInput } from '../src/queue/api.ts';
+import type { CommandQueue } from '../src/cli/remote-queue.ts';
+import type { TaskInput } from '../src/queue/api.ts';
 import { together } from './rounds.ts';
 
 export interface Drain {
@@ -17,7 +18,7 @@ const WAIT_MS = 5_000;
 
 /** @param next gives the next call's topic and tasks, or null when there are no more; answers with tasks a second */
 export async function enqueueRate(
-  queue: Queue,
+  queue: { enqueue(topic: string, tasks: readonly TaskInput[]): unknown },
   callers: number,
   next: () => { readonly topic: string; readonly tasks: readonly TaskInput[] } | null,
 ): Promise<number> {
@@ -33,7 +34,10 @@ export async function enqueueRate(
 }
 
 /** Leases up to 200 at a time and acknowledges them, until all are; answers with tasks a second. */
-export async function drainRate(queue: Queue, { topics, tasks, workers, apart = false }: Drain): Promise<number> {
+export async function drainRate(
+  queue: Pick<CommandQueue, 'lease' | 'settle'>,
+  { topics, tasks, workers, apart = false }: Drain,
+): Promise<number> {
   const enough = new AbortController();
   setMaxListeners(workers, enough.signal);
   let leased = 0;

@@ -7,9 +7,12 @@ const SCENARIOS = {
   'in-process': ['sqlite'],
   http: ['sqlite', 'cassandra'],
   million: ['sqlite'],
+  stalled: ['sqlite', 'cassandra'],
+  delayed: ['sqlite', 'cassandra'],
   'one-topic': ['cassandra'],
   'many-topics': ['cassandra'],
   creep: ['cassandra'],
+  servers: ['cassandra'],
 } as const satisfies Readonly<Record<string, readonly StoreKind[]>>;
 export type ScenarioName = keyof typeof SCENARIOS;
 const NAMES = Object.keys(SCENARIOS) as readonly ScenarioName[];
@@ -30,11 +33,17 @@ export interface BenchOptions {
   readonly quick: boolean;
   /** Rounds that count; one more warms up. */
   readonly rounds: number;
-  /** Tasks of the scenario `creep`. */
+  /** Tasks of the scenarios `creep` and `delayed`. */
   readonly tasks: number;
   /** Told on stderr what is going on, so that stdout holds the figures alone. */
   readonly progress: (text: string) => void;
 }
+
+/** What takes longer. */
+const named = (kind: StoreKind): string =>
+  NAMES.filter(
+    (name) => (SCENARIOS[name] as readonly StoreKind[]).includes(kind) && !BY_DEFAULT[kind].includes(name),
+  ).join(', ');
 
 const HELP = `Usage: npm run bench -- [options]
 
@@ -47,9 +56,9 @@ Options:
                    cassandra://HOST[,HOST…][:PORT][?dc=…&replication=…]: nodes that are up, in a keyspace of its own
                    that is dropped afterwards
   --scenario NAME  only this one; may be repeated.
-                   on SQLite:    ${BY_DEFAULT.sqlite.join(', ')}
-                   on Cassandra: ${BY_DEFAULT.cassandra.join(', ')}; and, only where named: http, creep
-  --tasks N        tasks of the scenario creep (default: 1000000; with --quick 200000)
+                   on SQLite:    ${BY_DEFAULT.sqlite.join(', ')}; only where named: ${named('sqlite')}
+                   on Cassandra: ${BY_DEFAULT.cassandra.join(', ')}; only where named: ${named('cassandra')}
+  --tasks N        tasks of the scenarios creep and delayed (default: 1000000; with --quick 200000)
   --quick          fewer rounds and tasks: says whether it runs, not how fast
   --rounds N       rounds that count, after one that warms up (default: ${ROUNDS.sqlite}, on Cassandra ${ROUNDS.cassandra}; with --quick 3)
   --json           print JSON, to compare runs by a program

@@ -1,30 +1,37 @@
 /** A process of its own: the server on one store, with a route beside the real ones that only validates. */
-import type { Queue } from '../src/queue/api.ts';
+import type { LocalQueue } from '../src/queue/queue.ts';
 import { answerOrders } from './child.ts';
 import { tasksOf } from './payload.ts';
-import { built, openBuiltQueue } from './place.ts';
+import { built } from './place.ts';
+import { StatementWatch } from './statements.ts';
 
 export type ServerOrder =
   | { readonly kind: 'open'; readonly store: string }
   /** Enqueues so many tasks, not over HTTP. */
   | { readonly kind: 'fill'; readonly topic: string; readonly tasks: number }
+  /** Only reports. */
+  | { readonly kind: 'look' }
   | { readonly kind: 'stop' };
 
 export interface ServerReport {
   /** Where the server listens, for example `http://127.0.0.1:43210`. */
   readonly origin: string;
+  /** Statements that went through Cassandra's driver so far. */
+  readonly statements: number;
 }
 
+const watch = new StatementWatch();
 let origin = '';
-let queue: Queue | null = null;
+let queue: LocalQueue | null = null;
 let stopServer: (() => Promise<void>) | null = null;
 
 async function open(store: string): Promise<void> {
   const { createServer } = await built<typeof import('../src/http/server.ts')>('http/server.js');
   const contract = await built<typeof import('../src/http/contract/tasks.ts')>('http/contract/tasks.js');
   const { TopicParams } = await built<typeof import('../src/http/contract/topics.ts')>('http/contract/topics.js');
-  queue = await openBuiltQueue(store);
-  const server = await createServer(queue);
+  const { openLocalQueue } = await built<typeof import('../src/queue/open.ts')>('queue/open.js');
+  queue = await openLocalQueue({ store });
+  const server = await createServer(queue, { peers: queue.peers });
   server.app.post(
     '/empty/:topic/tasks',
     {
@@ -45,6 +52,7 @@ async function open(store: string): Promise<void> {
   );
   stopServer = () => server.stop();
   origin = await server.listen('127.0.0.1', 0);
+  await queue.reachableAt(origin);
 }
 
 async function fill(topic: string, tasks: number): Promise<void> {
@@ -55,9 +63,9 @@ async function fill(topic: string, tasks: number): Promise<void> {
 answerOrders<ServerOrder, ServerReport>(async (order) => {
   if (order.kind === 'open') await open(order.store);
   else if (order.kind === 'fill') await fill(order.topic, order.tasks);
-  else {
+  else if (order.kind === 'stop') {
     await stopServer?.();
     await queue?.stop();
   }
-  return { origin };
+  return { origin, statements: watch.count };
 });

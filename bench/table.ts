@@ -49,6 +49,18 @@ export function rateRow(
   };
 }
 
+/** A row of a figure that stands for itself. */
+export function figure(
+  scenario: string,
+  metric: string,
+  value: number,
+  unit: string,
+  target: (Target & { readonly of: 'value' }) | null = null,
+): Row {
+  const reached = target && meets(target, { value, ratio: null });
+  return { scenario, metric, value, unit, floor: null, ratio: null, target, reached };
+}
+
 /** Three significant digits are more than a noisy machine can tell. */
 const shown = (value: number): string =>
   value >= 1000 ? Math.round(value).toLocaleString('en') : String(Number(value.toPrecision(3)));

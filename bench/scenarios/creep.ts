@@ -19,7 +19,7 @@ import { tasksOf } from '../payload.ts';
 import { built } from '../place.ts';
 import { inRounds, median, ratioOf, Times, together } from '../rounds.ts';
 import { StatementWatch, type Traced } from '../statements.ts';
-import { meets, type Row, type Target } from '../table.ts';
+import { figure, meets, type Row, type Target } from '../table.ts';
 
 const TOPIC = 'creep';
 const RETENTION_MS = 300_000;
@@ -40,8 +40,8 @@ const AS_FAST: Target = { of: 'ratio', is: 'at most', bound: 1.3 };
 /** That rows and tombstones stay constant: what a lease reads at the end is at most this more than at the beginning. */
 const CONSTANT: Target = { of: 'ratio', is: 'at most', bound: 1.05 };
 /** That trimming follows: two segments of a million tasks. */
-const TRIMMED: Target = { of: 'value', is: 'at most', bound: 20_000 };
-const HARDLY_ANY: Target = { of: 'value', is: 'at most', bound: 1 };
+const TRIMMED = { of: 'value', is: 'at most', bound: 20_000 } as const;
+const HARDLY_ANY = { of: 'value', is: 'at most', bound: 1 } as const;
 
 export async function creep(place: CassandraPlace, options: BenchOptions): Promise<readonly Row[]> {
   const address = place.fresh();
@@ -79,11 +79,7 @@ export async function creep(place: CassandraPlace, options: BenchOptions): Promi
         (statements * 1_000) / (CHUNKS * perChunk),
         'statements',
       ),
-      {
-        ...value('tasks that were not trimmed yet, at most', behind, 'tasks'),
-        target: TRIMMED,
-        reached: meets(TRIMMED, { value: behind, ratio: null }),
-      },
+      value('tasks that were not trimmed yet, at most', behind, 'tasks', TRIMMED),
       ...latencyRows(first, parts.get('old') ?? [], parts.get('fresh') ?? []),
     ];
   } finally {
@@ -206,11 +202,7 @@ function readRows(samples: readonly Reads[]): readonly Row[] {
       target: CONSTANT,
       reached: meets(CONSTANT, { value: after.rows, ratio }),
     },
-    {
-      ...value(`tombstones read by a lease of ${BATCH}, at most`, most, 'tombstones'),
-      target: HARDLY_ANY,
-      reached: meets(HARDLY_ANY, { value: most, ratio: null }),
-    },
+    value(`tombstones read by a lease of ${BATCH}, at most`, most, 'tombstones', HARDLY_ANY),
   ];
 }
 
@@ -234,13 +226,5 @@ function latencyRows(first: Times, old: readonly Times[], fresh: readonly Times[
   });
 }
 
-const value = (metric: string, figure: number, unit: string): Row => ({
-  scenario: 'creep',
-  metric,
-  value: figure,
-  unit,
-  floor: null,
-  ratio: null,
-  target: null,
-  reached: null,
-});
+const value = (metric: string, value: number, unit: string, target?: Parameters<typeof figure>[4]): Row =>
+  figure('creep', metric, value, unit, target);

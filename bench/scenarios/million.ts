@@ -4,9 +4,9 @@ import type { DepthOrder, DepthReport } from '../depth.ts';
 import type { BenchOptions } from '../options.ts';
 import type { Place } from '../place.ts';
 import { inRounds, median, type Percentiles, ratioOf } from '../rounds.ts';
-import { meets, type Row, type Target } from '../table.ts';
+import { figure, meets, type Row, type Target } from '../table.ts';
 
-const MEMORY: Target = { of: 'value', is: 'at most', bound: 200 };
+const MEMORY = { of: 'value', is: 'at most', bound: 200 } as const;
 const AS_FAST: Target = { of: 'ratio', is: 'at most', bound: 1.5 };
 const SHALLOW = 1_000;
 
@@ -56,16 +56,7 @@ export async function million(place: Place, options: BenchOptions): Promise<read
   }
 }
 
-const memory = (metric: string, value: number): Row => ({
-  scenario: 'million',
-  metric,
-  value,
-  unit: 'MB',
-  floor: null,
-  ratio: null,
-  target: MEMORY,
-  reached: meets(MEMORY, { value, ratio: null }),
-});
+const memory = (metric: string, mb: number): Row => figure('million', metric, mb, 'MB', MEMORY);
 
 function leaseRow(
   percentile: keyof Percentiles,
