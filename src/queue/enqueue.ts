@@ -145,7 +145,7 @@ export class Enqueuer {
         if (recorded !== null) await recorded;
         await this.#engine.activity.confirm(log);
         // Told again: who began to schedule meanwhile may have read the index before the log was in it.
-        if (recorded !== null) this.#tell(known, log);
+        if (recorded !== null && !log.tenure.holds) this.#engine.signals.news(log);
         for (const [nth, at] of group.entries()) {
           const task = tasks[at]!;
           const place = placeIn(address, ids[nth]!);
@@ -230,7 +230,11 @@ export class Enqueuer {
   /** The answer for an id that is taken; not before the log of its task is recorded in the current period. */
   async #known(row: MessageRow, messageId: string, place: Place | null): Promise<EnqueueResult> {
     if (row.status === 'live') {
-      await this.#engine.activity.confirm(await this.#engine.book.log(place ?? row.place));
+      const at = place ?? row.place;
+      const log = await this.#engine.book.log(at);
+      await this.#engine.activity.confirm(log);
+      // Whoever put it in may sleep, or have died, before it told.
+      if (at.id >= log.nextId || !log.tenure.holds) this.#engine.signals.news(log);
     }
     this.#engine.counters.deduplicated++;
     return { id: formatTaskId({ uid: row.uid, messageId }, row.place), deduplicated: true };

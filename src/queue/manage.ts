@@ -102,8 +102,7 @@ export class Manager {
       const seen = topic.version;
       const outcome = await definitely(env, () => store.writeTopic(topic.name, seen, JSON.stringify(settings)));
       if (outcome === 'applied') {
-        topic.settings = settings;
-        topic.version = (seen ?? 0) + 1;
+        topic.learn(settings, (seen ?? 0) + 1);
         signals.ready(topic);
         return;
       }

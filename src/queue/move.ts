@@ -241,6 +241,8 @@ export class Mover {
       await this.resolve(dest, [asPending(dest, head)]);
       return;
     }
+    // Whoever moved it may have died before it told whoever schedules the destination.
+    if (place.id >= dest.nextId) this.#engine.signals.news(dest);
     const topic = await this.#engine.book.topicOf(dest, topicOf(place, head));
     await this.#updateRows(topic, dest, [{ ...head, place }], head.placedAt);
   }

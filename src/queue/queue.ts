@@ -25,6 +25,7 @@ import type {
   TopicInfo,
   TopicPage,
 } from './api.ts';
+import { deferred } from './deferred.ts';
 import { Dispatcher } from './dispatch.ts';
 import { Counters, type QueueLogger } from './engine.ts';
 import type { Environment } from './environment.ts';
@@ -220,7 +221,7 @@ export class LocalQueue implements Queue {
     input: TaskInput | readonly TaskInput[],
     options: EnqueueOptions = {},
   ): Promise<EnqueueResult | readonly EnqueueResult[]> {
-    return this.#run(async ({ enqueuer }) => {
+    return this.#change(async ({ enqueuer }) => {
       if (Array.isArray(input)) return enqueuer.enqueue(topic, input as readonly TaskInput[], options);
       const [result] = await enqueuer.enqueue(topic, [input as TaskInput], options);
       // A list has an answer a task; a single one that is refused must not look like one that was taken.
@@ -262,7 +263,7 @@ export class LocalQueue implements Queue {
   }
 
   settle(request: SettleRequest): Promise<SettleResult> {
-    return this.#run(({ settler }) => settler.settle(request));
+    return this.#change(({ settler }) => settler.settle(request));
   }
 
   task(
@@ -306,7 +307,7 @@ export class LocalQueue implements Queue {
   }
 
   cancel(name: string, id: string, reason?: string): Promise<TaskInfo> {
-    return this.#run(async (session) => {
+    return this.#change(async (session) => {
       const topic = await topicOf(session, name);
       await session.manager.cancel(topic, id, reason);
       return session.inspector.info(topic, await session.locator.find(name, id));
@@ -318,7 +319,7 @@ export class LocalQueue implements Queue {
     id: string,
     change: { readonly priority?: number; readonly delayMs?: number; readonly runAt?: number },
   ): Promise<TaskInfo> {
-    return this.#run(async (session) => {
+    return this.#change(async (session) => {
       const topic = await topicOf(session, name);
       await session.rescheduler.reschedule(topic, id, change);
       return session.inspector.info(topic, await session.locator.find(name, id));
@@ -599,6 +600,15 @@ export class LocalQueue implements Queue {
     }
   }
 
+  /** A call that changes something is answered once those who schedule it know: this server may die in the next moment. */
+  #change<T>(call: (session: Session) => Promise<T>): Promise<T> {
+    return this.#run(async (session) => {
+      const value = await call(session);
+      await session.neighbours.passedOn();
+      return value;
+    });
+  }
+
   async #sweep(): Promise<void> {
     while (this.#stopped === null && (await this.#store!.sweep(this.#env.now(), SWEEP_ROWS)) >= SWEEP_ROWS);
   }
@@ -614,16 +624,6 @@ export class LocalQueue implements Queue {
         .finally(() => this.#sweepLater());
     });
   }
-}
-
-function deferred(): { promise: Promise<void>; resolve(): void; reject(reason: unknown): void } {
-  let resolve = (): void => {};
-  let reject = (_reason: unknown): void => {};
-  const promise = new Promise<void>((yes, no) => {
-    resolve = yes;
-    reject = no;
-  });
-  return { promise, resolve, reject };
 }
 
 /** What a session knows of who holds what, as lease calls ask for it. */

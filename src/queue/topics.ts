@@ -53,6 +53,13 @@ export class Topic {
     this.limits = { inFlight: 0, lastLeaseAt, lastSettledAt: now, tokens: 0, refilledAt: now };
   }
 
+  /** Takes in settings that were read or written, unless newer ones are known: answers may come out of order. */
+  learn(settings: TopicSettings, version: number | null): void {
+    if ((version ?? 0) < (this.version ?? 0)) return;
+    this.settings = settings;
+    this.version = version;
+  }
+
   get limited(): boolean {
     return hasLimits(this.settings);
   }
@@ -320,8 +327,7 @@ export class TopicBook {
   /** Reads a topic's settings again. */
   async reload(topic: Topic): Promise<void> {
     const row = await this.#store.readTopic(topic.name);
-    topic.settings = parseSettings(row?.settings ?? null);
-    topic.version = row?.version ?? null;
+    topic.learn(parseSettings(row?.settings ?? null), row?.version ?? null);
   }
 
   *logs(): Generator<Log> {

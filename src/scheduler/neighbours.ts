@@ -3,12 +3,14 @@
  * or has settled something there, tells the holder, some milliseconds later and together with others. Where the holder
  * cannot be reached, or says that the shard is no longer its own, the bell is rung for the log (bell.ts).
  *
- * All this is for speed. A hint that is lost with the process that was to give it concerns what nobody was told of yet,
- * or is found at the next period, by a take-over, or when a lease lapses.
+ * All this is for speed. What a client is told has been passed on before (passedOn), to a holder or by the bell, so that
+ * nothing that was acknowledged waits for a server that died. A hint that is lost with the process that was to give it
+ * concerns what nobody was told of, and is found at the next period, by a take-over, or when a lease lapses.
  */
 import type { LogAddress } from '../core/entry.ts';
 import { afterSettle } from '../core/limits.ts';
 import { isSlotTopic, logKey } from '../core/log.ts';
+import { type Deferred, deferred } from '../queue/deferred.ts';
 import type { Engine } from '../queue/engine.ts';
 import { type Hint, type Transport, unlessUnreachable } from '../queue/peers.ts';
 import type { ActivityRow, NodeRow } from '../store/store.ts';
@@ -17,8 +19,11 @@ import { emptyMinute, heardSince, oldMinute, ringBell } from './bell.ts';
 import type { Holdings } from './holdings.ts';
 import type { Scanner } from './scanner.ts';
 
-const TELL_EVERY_MS = 5;
+/** What comes up in the same moment is told together. */
+const GATHER_MS = 1;
 const TELL_TIMEOUT_MS = 1_000;
+/** For so long the bell is rung for a holder that did not answer: who waits for an answer is not to wait for that too. */
+const UNREACHABLE_MS = 5_000;
 const HINTS_PER_CALL = 1_000;
 const FOLLOW_EVERY_MS = 300;
 const REFRESH_EVERY_MS = 5_000;
@@ -47,6 +52,11 @@ export class Neighbours {
   readonly #running = new Set<Promise<void>>();
   /** Rows of the bell seen lately, by when they say they were written. */
   readonly #seen = new Map<string, number>();
+  /** Holders that did not answer, and until when they are not asked, by the monotonic clock. */
+  readonly #unreachable = new Map<string, number>();
+  /** Resolves once what was heard since the last telling began is told. */
+  #gathered: Deferred | null = null;
+  readonly #tellings = new Set<Promise<boolean>>();
   #telling = false;
   #stopped = false;
   #emptied = -1;
@@ -88,7 +98,16 @@ export class Neighbours {
       return;
     }
     this.#note(hint);
-    this.#tellIn(TELL_EVERY_MS);
+    this.#tellIn(GATHER_MS);
+  }
+
+  /**
+   * Resolves once those who schedule them know of all that was heard until now, or the bell was rung for it, or neither
+   * could be done: then it is tried again, but nobody waits for that.
+   */
+  async passedOn(): Promise<void> {
+    if (this.#tellings.size === 0 && this.#gathered === null) return;
+    await Promise.allSettled([...this.#tellings, this.#gathered?.promise]);
   }
 
   #note(hint: Hint): void {
@@ -98,6 +117,7 @@ export class Neighbours {
       told = { address: { topic: hint.topic, tier: hint.tier }, left: new Set(), put: false };
       this.#told.set(key, told);
     }
+    this.#gathered ??= deferred();
     for (const id of hint.left ?? []) told.left.add(id);
     if (hint.put) told.put = true;
   }
@@ -115,7 +135,8 @@ export class Neighbours {
   async told(): Promise<void> {
     try {
       // Who follows the bell has looked at it twice by then.
-      if (await this.#tell())
+      const rung = await Promise.all([...this.#tellings, this.#tell()]);
+      if (rung.includes(true))
         await new Promise<void>((resolve) => this.#engine.env.timer(2 * FOLLOW_EVERY_MS, resolve));
     } catch (error) {
       this.#engine.log.warn({ err: error }, 'other servers could not be told');
@@ -144,7 +165,19 @@ export class Neighbours {
   // ── telling ───────────────────────────────────────────────────────────────────────────────────────────────────
 
   /** Whether the bell had to be rung. */
-  async #tell(): Promise<boolean> {
+  #tell(): Promise<boolean> {
+    const gathered = this.#gathered;
+    if (gathered === null) return Promise.resolve(false);
+    this.#gathered = null;
+    const telling = this.#tellAll().finally(() => {
+      this.#tellings.delete(telling);
+      gathered.resolve();
+    });
+    this.#tellings.add(telling);
+    return telling;
+  }
+
+  async #tellAll(): Promise<boolean> {
     let rung = false;
     const all = [...this.#told.values()];
     this.#told.clear();
@@ -173,9 +206,16 @@ export class Neighbours {
 
   /** @returns what the bell has to be rung for */
   async #tellHolder(holder: NodeRow, hints: readonly Hint[]): Promise<readonly Hint[]> {
+    const { env } = this.#engine;
+    if ((this.#unreachable.get(holder.id) ?? 0) > env.monotonic()) return hints;
     const call = this.#transport.call(holder, 'hints', { hints }, { timeoutMs: TELL_TIMEOUT_MS });
     const answer = await unlessUnreachable(call);
-    return answer === null ? hints : answer.missed;
+    if (answer !== null) {
+      this.#unreachable.delete(holder.id);
+      return answer.missed;
+    }
+    this.#unreachable.set(holder.id, env.monotonic() + UNREACHABLE_MS);
+    return hints;
   }
 
   async #ring(hints: readonly Hint[]): Promise<boolean> {

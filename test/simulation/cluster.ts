@@ -69,10 +69,6 @@ export class Cluster {
     return running.length === 0 ? null : random.pick(running);
   }
 
-  crashAll(): void {
-    for (const { process } of [...this.#running.values()]) process.crash();
-  }
-
   /** Starts the servers, and another one whenever one is gone. */
   startAll(): void {
     for (let slot = 0; slot < this.#options.servers; slot++) this.#start(slot);

@@ -58,6 +58,8 @@ export type FaultCounts = Record<FaultKind, number>;
 /** Takes a line for people to read; it is made only where somebody reads. */
 export type Trace = (line: () => string) => void;
 
+const SLOWEST_MS = 6_000;
+
 export class Faults {
   readonly #loop: Loop;
   readonly #random: Random;
@@ -176,7 +178,8 @@ export class Faults {
   #delay(): number {
     if (this.rates.slow > 0 && this.#random.chance(this.rates.slow)) {
       this.counts.slow++;
-      return this.#random.around(this.rates.slowMs);
+      // The driver gives a request up in the end.
+      return Math.min(SLOWEST_MS, this.#random.around(this.rates.slowMs));
     }
     return this.#random.around(this.rates.delayMs);
   }

@@ -12,6 +12,8 @@ const STILL_MS = 9_000;
 const STILL_SHARED_MS = 20_000;
 /** A server gives up passing a call on after so long. */
 const PASSED_ON_MS = 6_000;
+/** Long enough for others to take the shards of a server over: they watch it stand still for ten seconds. */
+const LONG_SLEEP_MS = 12_000;
 /** Calls are answered within this time once nothing goes wrong, waits included. */
 const PATIENCE_MS = 60_000;
 
@@ -43,7 +45,7 @@ export class Script {
     const stopTrouble = this.#trouble();
     await actors.produced;
     await loop.sleep(this.#random.around(1_000));
-    stopTrouble();
+    await stopTrouble();
     const { delayMs } = scenario.rates;
     this.#faults.rates = { ...NO_FAULTS, delayMs };
     cluster.lostMessages = 0;
@@ -62,8 +64,6 @@ export class Script {
     for (const { name } of scenario.topics) await inspector.insistOn(name, { paused: false });
     await loop.sleep(this.#world.lastDueAt - loop.now);
     this.quietFrom = loop.now;
-    // What a server was to tell another, and took with it, is found by whoever takes the shards over.
-    if (!scenario.exclusive && (scenario.lostMessages > 0 || cluster.restarts > 0)) cluster.crashAll();
     await this.#workOff();
     await this.#look(inspector);
     if (this.#random.chance(0.3)) {
@@ -100,7 +100,7 @@ export class Script {
   }
 
   /** Pauses servers, and lets their clocks jump, now and then. */
-  #trouble(): () => void {
+  #trouble(): () => Promise<void> {
     const { cluster, loop, scenario } = this.#world;
     const random = this.#random.fork();
     let stopped = false;
@@ -112,7 +112,7 @@ export class Script {
         every(meanMs, act);
       });
     };
-    const asleep = new Set<{ readonly process: { crash(): void } }>();
+    const asleep = new Set<unknown>();
     every(scenario.pauseEveryMs, () => {
       const running = cluster.pick(random);
       if (running === null || running.process.paused) return;
@@ -121,13 +121,18 @@ export class Script {
       process.pause();
       // Where only one process can have the store open, no other takes its place.
       if (scenario.exclusive || random.chance(0.5)) {
-        loop.after(random.around(scenario.pauseMs), () => process.resume());
+        const long = !scenario.exclusive && random.chance(0.4);
+        loop.after(long ? LONG_SLEEP_MS + random.around(1_500) : random.around(scenario.pauseMs), () =>
+          process.resume(),
+        );
         return;
       }
-      // Taken for dead, and replaced; it wakes up late, goes on with what it was at, and ends.
+      // Taken for dead, and replaced; it wakes up late, goes on with what it was at, and ends. It may have slept for so
+      // long that others hand out what it did.
+      const sleepMs = random.chance(0.5) ? LONG_SLEEP_MS + random.around(1_500) : 300 + random.around(1_500);
       loop.after(random.around(300), () => cluster.replace(process));
       asleep.add(running);
-      loop.after(300 + random.around(1_500), () => {
+      loop.after(sleepMs, () => {
         process.resume();
         loop.after(random.around(1_000), () => {
           process.crash();
@@ -142,9 +147,9 @@ export class Script {
       if (scenario.exclusive) running.process.jump(random.pick([-5000, -1900, -500, 500, 1900, 5000]));
       else running.process.jumpTo(random.pick([-150, -50, 0, 50, 150]));
     });
-    return () => {
+    return async () => {
       stopped = true;
-      for (const { process } of asleep) process.crash();
+      while (asleep.size > 0) await loop.sleep(100);
     };
   }
 

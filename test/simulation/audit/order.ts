@@ -36,7 +36,8 @@ export function highestFirst(facts: Facts): readonly string[] {
 export function nobodyStarves(facts: Facts): readonly string[] {
   if (!facts.history.calm) return [];
   const open = openTopics(facts);
-  const most = 2 * facts.history.settings.size + 4;
+  // Each server begins its leases with another holder in turn, and clients take now this server and now that.
+  const most = facts.history.servers * (2 * facts.history.settings.size + 4);
   const rounds = facts
     .calls('lease')
     .filter(

@@ -17,6 +17,12 @@ export interface Client {
   kill(): Promise<void>;
 }
 
+/** Of so many tasks it is told what the servers say of them. */
+const ABOUT_TASKS = 3;
+const ASK_MS = 10_000;
+
+const topicOf = (id: string): string => encodeURIComponent(id.slice(0, id.indexOf('#')));
+
 type Listener = (event: Event) => void;
 
 const DEFAULTS = { topics: 1, tasksPerSecond: 0, batch: 5, workers: 1, leaseMs: 20_000, workMs: 0, padBytes: 0 };
@@ -126,12 +132,30 @@ export class Clients {
 
   async #askForRest(): Promise<void> {
     for (const { id, taskId } of this.history.open()) {
-      const topic = id.slice(0, id.indexOf('#'));
-      const path = `/v1/topics/${encodeURIComponent(topic)}/tasks/${encodeURIComponent(taskId)}`;
-      const answer = await fetch(this.#urls[0]! + path).catch(() => null);
-      if (!answer?.ok) continue;
-      this.history.add({ kind: 'found', id, state: ((await answer.json()) as { state: string }).state });
+      const task = await this.#ask(`/v1/topics/${topicOf(id)}/tasks/${encodeURIComponent(taskId)}`);
+      if (task !== null) this.history.add({ kind: 'found', id, state: (task as { state: string }).state });
     }
+  }
+
+  /** What every server says of some tasks that were not worked off, for whoever has to find out why. */
+  async aboutOpen(): Promise<readonly string[]> {
+    const lines: string[] = [];
+    for (const { id, taskId } of this.history.open().slice(0, ABOUT_TASKS)) {
+      const paths = [
+        `/v1/topics/${topicOf(id)}/tasks/${encodeURIComponent(taskId)}`,
+        `/v1/admin/topics/${topicOf(id)}/cursors`,
+      ];
+      for (const path of paths) {
+        for (const url of this.#urls) lines.push(`${url}${path}: ${JSON.stringify(await this.#ask(path, url))}`);
+      }
+    }
+    return lines;
+  }
+
+  /** @returns null where the server has no answer */
+  async #ask(path: string, url = this.#urls[0]!): Promise<unknown> {
+    const answer = await fetch(url + path, { signal: AbortSignal.timeout(ASK_MS) }).catch(() => null);
+    return answer?.ok ? answer.json() : null;
   }
 
   async stop(): Promise<void> {

@@ -45,6 +45,7 @@ export async function underLoad(
     await faults((text) => notes.push(text));
     await clients.acknowledge(measure.tasksPerPhase, PHASE_MS);
     await clients.drain(DRAIN_MS);
+    for (const line of await clients.aboutOpen()) console.error(line);
   } finally {
     await clients.stop();
   }
