@@ -8,7 +8,6 @@ type LimitSettings = Pick<
 
 /** What a topic's limits remember. Times are milliseconds since 1970. */
 export interface LimitState {
-  readonly inFlight: number;
   readonly lastLeaseAt: number;
   readonly lastSettledAt: number;
   /** Tokens of the rate's bucket at `refilledAt`. */
@@ -37,7 +36,8 @@ export function tokensAt(state: LimitState, rate: NonNullable<LimitSettings['rat
   return Math.min(rate.burst, state.tokens + refill);
 }
 
-export function gateOf(state: LimitState, settings: LimitSettings, now: number): Gate {
+/** @param inFlight tasks under a lease now */
+export function gateOf(state: LimitState, inFlight: number, settings: LimitSettings, now: number): Gate {
   if (settings.paused) return { allowed: 0, nextAt: null };
   let allowed = Number.POSITIVE_INFINITY;
   let nextAt: number | null = null;
@@ -58,8 +58,8 @@ export function gateOf(state: LimitState, settings: LimitSettings, now: number):
     if (tokens < 1) closedUntil(now + Math.ceil(((1 - tokens) * settings.rate.perMs) / settings.rate.tasks));
     else allowed = Math.min(allowed, Math.floor(tokens));
   }
-  if (settings.maxInFlight !== null && state.inFlight >= settings.maxInFlight) return { allowed: 0, nextAt: null };
-  if (settings.maxInFlight !== null) allowed = Math.min(allowed, settings.maxInFlight - state.inFlight);
+  if (settings.maxInFlight !== null && inFlight >= settings.maxInFlight) return { allowed: 0, nextAt: null };
+  if (settings.maxInFlight !== null) allowed = Math.min(allowed, settings.maxInFlight - inFlight);
   return { allowed, nextAt };
 }
 
@@ -75,16 +75,14 @@ export function afterLease(state: LimitState, settings: LimitSettings, count: nu
   const lastLeaseAt = Math.max(state.lastLeaseAt, at);
   return {
     ...state,
-    inFlight: state.inFlight + count,
     lastLeaseAt,
     tokens,
     refilledAt: Math.max(state.refilledAt, at),
   };
 }
 
-/** The state after `count` leases ended, by a settlement or by their time. */
-export const afterSettle = (state: LimitState, count: number, at: number): LimitState => ({
+/** The state after leases ended, by a settlement or by their time. */
+export const afterSettle = (state: LimitState, at: number): LimitState => ({
   ...state,
-  inFlight: state.inFlight - count,
   lastSettledAt: Math.max(state.lastSettledAt, at),
 });

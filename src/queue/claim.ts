@@ -9,9 +9,10 @@ import { mustBeChecked } from '../core/scan.ts';
 import { adoptUnseen, recountReady, takeTerm } from '../scheduler/recover.ts';
 import type { Engine } from './engine.ts';
 import { GroupCommit } from './group-commit.ts';
-import { type Log, openEntry } from './log.ts';
+import type { Log } from './log.ts';
 import { liveRow, type Messages } from './messages.ts';
 import { asPending, type Mover } from './move.ts';
+import { openEntry } from './open-entries.ts';
 import { changeDefinitely } from './outcomes.ts';
 import { placeIn, type Topic } from './topics.ts';
 

@@ -178,8 +178,6 @@ export class Inspector {
     const { store, env } = this.#engine;
     const size = store.meta.segmentSize;
     if (!store.exclusive) await log.findNewTail();
-    let inFlight = 0;
-    for (const open of log.open.values()) if (open.leased) inFlight++;
     let segments = 0;
     for (let segment = segmentOf(log.trimmed, size); segment <= segmentOf(log.nextId, size); segment++) {
       const header = await store.readSegment(log.address, segment);
@@ -194,7 +192,7 @@ export class Inspector {
       trimmed: log.trimmed,
       lag: log.scan - log.completion,
       ready: log.ready,
-      inFlight,
+      inFlight: log.open.leased,
       oldestReadyMs: oldest === null ? null : Math.max(0, env.now() - oldest),
       segments,
       heldBy: await this.#heldBy(log),

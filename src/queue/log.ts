@@ -12,39 +12,13 @@ import {
   segmentStart,
   unseenUpTo,
 } from '../core/log.ts';
-import { messageKey } from '../core/message.ts';
 import { type Store, StoreUnavailableError } from '../store/store.ts';
 import type { Environment } from './environment.ts';
 import { GroupCommit } from './group-commit.ts';
+import { OpenEntries } from './open-entries.ts';
 import { appendDefinitely, changeDefinitely, definitely, meetsEntry } from './outcomes.ts';
 import type { Slot } from './slots.ts';
 import type { Tenure } from './tenure.ts';
-
-/** An entry below the scan cursor that is not known to be settled. */
-export interface OpenEntry {
-  readonly uid: string;
-  /** The key of its message row, null where it has none. */
-  readonly key: string | null;
-  readonly hops: number;
-  readonly enqueuedAt: number;
-  /** Whether it counts as in flight. */
-  readonly leased: boolean;
-  /** When the scanner has to look at it: the end of its lease, or 0 where it was left in doubt. */
-  until: number;
-}
-
-export const openEntry = (
-  entry: Pick<EntryHead, 'uid' | 'messageId' | 'hops' | 'enqueuedAt'>,
-  leased: boolean,
-  until: number,
-): OpenEntry => ({
-  uid: entry.uid,
-  key: messageKey(entry),
-  hops: entry.hops,
-  enqueuedAt: entry.enqueuedAt,
-  leased,
-  until,
-});
 
 /** How a change of one entry went: applied, or the row as it stands (null: there is none). */
 export type ChangeResult = { readonly applied: true } | { readonly applied: false; readonly row: EntryHead | null };
@@ -96,7 +70,7 @@ export class Log {
   /** Ready entries that claims under way will take. */
   reserved = 0;
   /** Entries in [completion, scan) that are not known to be settled, by id, in the order of ids. */
-  readonly open = new Map<number, OpenEntry>();
+  readonly open = new OpenEntries();
   /** The term last seen in the header of the scan cursor's segment, and how far that segment reaches. */
   scanHeader: { segment: number; term: number; end: number; full: boolean; averageBytes: number } | null = null;
   /** When it was last looked up: who did may be about to append. */

@@ -66,17 +66,11 @@ export class Manager {
   async #cancelled(of: Topic, log: Log, place: Place, head: EntryHead, at: number, isCounted: boolean): Promise<void> {
     const { messages, signals, book } = this.#engine;
     const topic = await book.topicOf(log, of.name);
-    const open = log.open.get(place.id);
     if (log.slot !== null) {
       if (isCounted) log.slot.add(topic.name, -1);
-    } else if (open === undefined) log.countReady(-1);
-    else {
-      log.open.set(place.id, { ...open, leased: false, until: 0 });
-      if (open.leased) topic.limits = afterSettle(topic.limits, 1, at);
-    }
+    } else if (!log.open.has(place.id)) log.countReady(-1);
+    else if (log.open.endLease(place.id)) topic.limits = afterSettle(topic.limits, at);
     await messages.settle(topic.name, topic.settings, [{ task: head, place, status: 'cancelled', at }]);
-    // The claim that had leased it may have been answered only now.
-    if (log.open.get(place.id)?.leased) topic.limits = afterSettle(topic.limits, 1, at);
     log.settled(place.id);
     await signals.left(log, [place.id]);
     signals.settled(head.uid);

@@ -201,12 +201,10 @@ export class Mover {
       if (counted) from.slot.add(topic.name, -1);
       return;
     }
-    const open = from.open.get(origin.id);
-    if (open?.leased) {
-      topic.limits = afterSettle(topic.limits, 1, env.now());
-      from.open.set(origin.id, { ...open, leased: false, until: 0 });
+    if (from.open.endLease(origin.id)) {
+      topic.limits = afterSettle(topic.limits, env.now());
       signals.ready(topic);
-    } else if (open === undefined && counted && (from.isDead || origin.id >= from.scan)) {
+    } else if (!from.open.has(origin.id) && counted && (from.isDead || origin.id >= from.scan)) {
       from.recount = from.isDead;
       from.countReady(-1);
     }

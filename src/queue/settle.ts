@@ -20,9 +20,10 @@ import { failedAttempt } from '../core/scan.ts';
 import type { SettleItem, SettleRequest, SettleResult } from './api.ts';
 import type { Engine } from './engine.ts';
 import { readByIds, readHeadsByIds } from './locate.ts';
-import type { ChangeResult, Log, OpenEntry } from './log.ts';
+import type { ChangeResult, Log } from './log.ts';
 import type { Known } from './messages.ts';
 import type { Mover } from './move.ts';
+import type { OpenEntry } from './open-entries.ts';
 import { placeIn, type Topic } from './topics.ts';
 import { checkCount, checkReason, encodeJson, integer, optionalInteger } from './validate.ts';
 
@@ -167,22 +168,20 @@ export class Settler {
     if (done.length === 0) return;
     const ended: { readonly task: Known; readonly id: number }[] = [];
     const unknown: number[] = [];
-    let leased = 0;
     for (const { id } of done) {
       const open = log.open.get(id);
       if (open === undefined) {
         unknown.push(id);
         continue;
       }
-      if (open.leased) leased++;
       if (open.key === null) log.settled(id);
       else {
-        log.open.set(id, { ...open, leased: false, until: 0 });
+        log.open.endLease(id);
         ended.push({ task: knownOf(open), id });
       }
       signals.settled(open.uid);
     }
-    topic.limits = afterSettle(topic.limits, leased, now);
+    topic.limits = afterSettle(topic.limits, now);
     if (unknown.length > 0) {
       for (const head of (await readHeadsByIds(this.#engine.store, log.address, unknown)).values()) {
         ended.push({ task: head, id: head.id });
@@ -325,10 +324,8 @@ export class Settler {
 
   /** The first call of the two may still be at it: what this one is told, limits must know. */
   #movedAlready(log: Log, topic: Topic, entry: Entry): void {
-    const open = log.open.get(entry.id);
-    if (!open?.leased) return;
-    topic.limits = afterSettle(topic.limits, 1, entry.updatedAt);
-    log.open.set(entry.id, { ...open, leased: false, until: 0 });
+    if (!log.open.endLease(entry.id)) return;
+    topic.limits = afterSettle(topic.limits, entry.updatedAt);
     this.#engine.signals.ready(topic);
     this.#engine.signals.due(log, this.#engine.env.now());
   }
@@ -379,9 +376,8 @@ export class Settler {
       topic.settings,
       done.map(({ id }) => ({ task: entries.get(id)!, place: placeIn(log.address, id), status: 'cancelled', at })),
     );
+    topic.limits = afterSettle(topic.limits, at);
     for (const { id } of done) {
-      const open = log.open.get(id);
-      if (open?.leased) topic.limits = afterSettle(topic.limits, 1, at);
       log.settled(id);
       this.#engine.signals.settled(entries.get(id)!.uid);
     }

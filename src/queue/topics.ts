@@ -50,7 +50,7 @@ export class Topic {
     // What went before isn't known: an interval and a cooldown count from now at the latest, and the rate's bucket starts
     // empty. A topic that is let go has none of them open (see `isIdle`), so that a lease is known of only at a take-over.
     const lastLeaseAt = tenure.isLoaded ? 0 : now;
-    this.limits = { inFlight: 0, lastLeaseAt, lastSettledAt: now, tokens: 0, refilledAt: now };
+    this.limits = { lastLeaseAt, lastSettledAt: now, tokens: 0, refilledAt: now };
   }
 
   /** Takes in settings that were read or written, unless newer ones are known: answers may come out of order. */
@@ -66,7 +66,14 @@ export class Topic {
 
   gate(now: number): Gate {
     if (!this.limited) return { allowed: Number.POSITIVE_INFINITY, nextAt: null };
-    return this.claiming ? { allowed: 0, nextAt: null } : gateOf(this.limits, this.settings, now);
+    return this.claiming ? { allowed: 0, nextAt: null } : gateOf(this.limits, this.inFlight, this.settings, now);
+  }
+
+  /** Tasks under a lease. */
+  get inFlight(): number {
+    let sum = 0;
+    for (const log of this.logs.values()) sum += log.open.leased;
+    return sum;
   }
 
   /** Claims are under way that its limits have to be counted for. */
@@ -86,7 +93,7 @@ export class Topic {
     let ready = 0;
     for (const log of this.logs.values()) if (!log.isDead) ready += log.ready;
     const delayed = Math.max(0, this.delayed);
-    return { ready, delayed, leased: this.limits.inFlight, dead: this.logs.get(DEAD_TIER)?.ready ?? 0 };
+    return { ready, delayed, leased: this.inFlight, dead: this.logs.get(DEAD_TIER)?.ready ?? 0 };
   }
 
   /** Nothing is in it, as far as is known here. */

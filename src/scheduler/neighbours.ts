@@ -19,8 +19,8 @@ import { emptyMinute, heardSince, oldMinute, ringBell } from './bell.ts';
 import type { Holdings } from './holdings.ts';
 import type { Scanner } from './scanner.ts';
 
-/** What comes up in the same moment is told together. */
-const GATHER_MS = 1;
+/** At the same time; what comes up while so many are under way is told together behind them. */
+const TELLINGS = 8;
 const TELL_TIMEOUT_MS = 1_000;
 /** For so long the bell is rung for a holder that did not answer: who waits for an answer is not to wait for that too. */
 const UNREACHABLE_MS = 5_000;
@@ -87,7 +87,7 @@ export class Neighbours {
   async stop(): Promise<void> {
     this.#stopped = true;
     for (const cancel of this.#cancels) cancel();
-    await Promise.all(this.#running);
+    await Promise.allSettled([...this.#running, ...this.#tellings]);
     await this.#tell().catch(() => false);
   }
 
@@ -98,7 +98,7 @@ export class Neighbours {
       return;
     }
     this.#note(hint);
-    this.#tellIn(GATHER_MS);
+    this.#tellNext();
   }
 
   /**
@@ -122,12 +122,21 @@ export class Neighbours {
     if (hint.put) told.put = true;
   }
 
-  #tellIn(ms: number): void {
-    if (this.#telling || this.#stopped) return;
+  /** What comes up in the same moment is told together. */
+  #tellNext(): void {
+    if (this.#telling || this.#stopped || this.#tellings.size >= TELLINGS) return;
     this.#telling = true;
-    this.#later(ms, () => {
+    queueMicrotask(() => {
       this.#telling = false;
-      return this.#tell().then(() => {});
+      this.#tell().then(
+        () => {
+          if (this.#gathered !== null) this.#tellNext();
+        },
+        (error: unknown) => {
+          this.#warn(error);
+          this.#later(AGAIN_MS, async () => this.#tellNext());
+        },
+      );
     });
   }
 
@@ -195,7 +204,6 @@ export class Neighbours {
             if (await this.#ring(holder === null ? hints : await this.#tellHolder(holder, hints))) rung = true;
           } catch (error) {
             for (const hint of hints) this.#note(hint);
-            this.#tellIn(AGAIN_MS);
             throw error;
           }
         }
@@ -243,15 +251,15 @@ export class Neighbours {
     const log = book.peekLog(address);
     const topic = log && book.peekTopicOf(log);
     if (log === undefined || topic === undefined) return;
-    let leased = 0;
+    let leased = false;
     for (const id of ids) {
       const open = log.open.get(id);
       if (open === undefined) continue;
-      if (open.leased) leased++;
+      if (open.leased) leased = true;
       log.settled(id);
       signals.settled(open.uid);
     }
-    if (leased > 0) topic.limits = afterSettle(topic.limits, leased, env.now());
+    if (leased) topic.limits = afterSettle(topic.limits, env.now());
     signals.ready(topic);
     signals.due(log, env.now());
     signals.changed(topic);
@@ -346,6 +354,10 @@ export class Neighbours {
     }
   }
 
+  #warn(error: unknown): void {
+    if (!this.#stopped) this.#engine.log.warn({ err: error }, 'other servers could not be followed or told');
+  }
+
   #every(ms: number, work: () => Promise<void>): void {
     this.#later(ms, async () => {
       try {
@@ -361,9 +373,7 @@ export class Neighbours {
     const cancel = this.#engine.env.timer(ms, () => {
       this.#cancels.delete(cancel);
       const run = work()
-        .catch((error: unknown) => {
-          if (!this.#stopped) this.#engine.log.warn({ err: error }, 'other servers could not be followed or told');
-        })
+        .catch((error: unknown) => this.#warn(error))
         .finally(() => this.#running.delete(run));
       this.#running.add(run);
     });

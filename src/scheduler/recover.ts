@@ -7,7 +7,8 @@ import type { EntryHead } from '../core/entry.ts';
 import { entriesEnd, segmentEnd, segmentOf } from '../core/log.ts';
 import { mustBeChecked } from '../core/scan.ts';
 import type { Engine } from '../queue/engine.ts';
-import { type Log, openEntry } from '../queue/log.ts';
+import type { Log } from '../queue/log.ts';
+import { openEntry } from '../queue/open-entries.ts';
 import { changeDefinitely } from '../queue/outcomes.ts';
 import type { Topic } from '../queue/topics.ts';
 
@@ -104,15 +105,14 @@ export async function adoptUnseen(engine: Engine, log: Log, topic: Topic): Promi
 async function openBetween(engine: Engine, log: Log, topic: Topic, from: number, to: number): Promise<void> {
   const found: EntryHead[] = [];
   for await (const head of heads(engine, log, from, to)) found.push(head);
-  let { inFlight, lastLeaseAt } = topic.limits;
+  let { lastLeaseAt } = topic.limits;
   for (const head of found) {
     if (head.status === 'leased') {
-      inFlight++;
       lastLeaseAt = Math.max(lastLeaseAt, head.leasedAt ?? 0);
       log.open.set(head.id, openEntry(head, true, head.leaseUntil ?? 0));
     } else if (mustBeChecked(head)) log.open.set(head.id, openEntry(head, false, 0));
   }
-  topic.limits = { ...topic.limits, inFlight, lastLeaseAt };
+  topic.limits = { ...topic.limits, lastLeaseAt };
 }
 
 /** Whether an entry counts as waiting: purged ones don't, wherever they stand. */

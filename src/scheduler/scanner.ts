@@ -320,7 +320,7 @@ export class Scanner {
     const open = log.open.get(id);
     if (open === undefined) return;
     if (open.leased) {
-      topic.limits = afterSettle(topic.limits, 1, this.#engine.env.now());
+      topic.limits = afterSettle(topic.limits, this.#engine.env.now());
       this.#engine.signals.ready(topic);
       this.#engine.signals.changed(topic);
     }

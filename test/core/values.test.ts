@@ -4,7 +4,7 @@ import { backoffMs } from '../../src/core/backoff.ts';
 import { TIERS } from '../../src/core/bounds.ts';
 import { invalid, QueueError, show } from '../../src/core/errors.ts';
 import { formatLeaseToken, parseLeaseToken } from '../../src/core/lease-token.ts';
-import { afterLease, gateOf, hasLimits, type LimitState, tokensAt } from '../../src/core/limits.ts';
+import { afterLease, afterSettle, gateOf, hasLimits, type LimitState, tokensAt } from '../../src/core/limits.ts';
 import {
   entriesEnd,
   farLog,
@@ -291,13 +291,13 @@ describe('limits', () => {
         fc.nat({ max: 4 }),
         fc.nat({ max: 1_000 }),
         (settings, lease, settle, inFlight, now) => {
-          const state: LimitState = { inFlight, lastLeaseAt: lease, lastSettledAt: settle, tokens: 0, refilledAt: 0 };
-          const gate = gateOf(state, settings, now);
+          const state: LimitState = { lastLeaseAt: lease, lastSettledAt: settle, tokens: 0, refilledAt: 0 };
+          const gate = gateOf(state, inFlight, settings, now);
           expect(hasLimits(settings) || gate.allowed === Number.POSITIVE_INFINITY).toBe(true);
           if (gate.allowed > 0 || gate.nextAt === null) return;
           expect(gate.nextAt).toBeGreaterThan(now);
-          expect(gateOf(state, settings, gate.nextAt - 1).allowed).toBe(0);
-          expect(gateOf(state, settings, gate.nextAt).allowed).toBeGreaterThan(0);
+          expect(gateOf(state, inFlight, settings, gate.nextAt - 1).allowed).toBe(0);
+          expect(gateOf(state, inFlight, settings, gate.nextAt).allowed).toBeGreaterThan(0);
         },
       ),
     );
@@ -310,19 +310,20 @@ describe('limits', () => {
         fc.array(fc.record({ wait: fc.nat({ max: 300 }), settle: fc.nat({ max: 3 }) }), { maxLength: 60 }),
         (settings, steps) => {
           let state: LimitState = {
-            inFlight: 0,
             lastLeaseAt: -10_000,
             lastSettledAt: -10_000,
             tokens: 0,
             refilledAt: 0,
           };
           let now = 0;
+          let inFlight = 0;
           let taken = 0;
           for (const { wait, settle } of steps) {
             now += wait;
-            const settled = Math.min(settle, state.inFlight);
-            if (settled > 0) state = { ...state, inFlight: state.inFlight - settled, lastSettledAt: now };
-            const gate = gateOf(state, settings, now);
+            const settled = Math.min(settle, inFlight);
+            inFlight -= settled;
+            if (settled > 0) state = afterSettle(state, now);
+            const gate = gateOf(state, inFlight, settings, now);
             const count = Math.min(gate.allowed, 7);
             if (count === 0) continue;
             expect(settings.paused).toBe(false);
@@ -333,7 +334,8 @@ describe('limits', () => {
               expect(now - state.lastSettledAt).toBeGreaterThanOrEqual(settings.cooldownMs);
             state = afterLease(state, settings, count, now);
             taken += count;
-            if (settings.maxInFlight !== null) expect(state.inFlight).toBeLessThanOrEqual(settings.maxInFlight);
+            inFlight += count;
+            if (settings.maxInFlight !== null) expect(inFlight).toBeLessThanOrEqual(settings.maxInFlight);
             if (settings.rate !== null) {
               expect(taken).toBeLessThanOrEqual((now * settings.rate.tasks) / settings.rate.perMs + 1e-6);
               expect(tokensAt(state, settings.rate, now)).toBeGreaterThanOrEqual(0);
@@ -345,7 +347,7 @@ describe('limits', () => {
   });
 
   test('an empty lease uses up nothing', () => {
-    const state: LimitState = { inFlight: 1, lastLeaseAt: 5, lastSettledAt: 5, tokens: 2, refilledAt: 5 };
+    const state: LimitState = { lastLeaseAt: 5, lastSettledAt: 5, tokens: 2, refilledAt: 5 };
     expect(afterLease(state, DEFAULT_SETTINGS, 0, 100)).toBe(state);
   });
 });

@@ -416,7 +416,7 @@ export const MUTANTS: readonly Mutant[] = [
     note: 'what is in flight is not counted anew at a start',
     seeds: 200,
     profile: 'crashes',
-    edits: [{ file: 'src/scheduler/recover.ts', find: 'inFlight++;', replace: '' }],
+    edits: [{ file: 'src/scheduler/recover.ts', find: 'openEntry(head, true,', replace: 'openEntry(head, false,' }],
   },
   {
     name: 'pause-ignored',

@@ -1,0 +1,64 @@
+import type { EntryHead } from '../core/entry.ts';
+import { messageKey } from '../core/message.ts';
+
+/** An entry below the scan cursor that is not known to be settled. */
+export interface OpenEntry {
+  readonly uid: string;
+  /** The key of its message row, null where it has none. */
+  readonly key: string | null;
+  readonly hops: number;
+  readonly enqueuedAt: number;
+  /** Whether it counts as in flight. */
+  readonly leased: boolean;
+  /** When the scanner has to look at it: the end of its lease, or 0 where it was left in doubt. */
+  until: number;
+}
+
+export const openEntry = (
+  entry: Pick<EntryHead, 'uid' | 'messageId' | 'hops' | 'enqueuedAt'>,
+  leased: boolean,
+  until: number,
+): OpenEntry => ({
+  uid: entry.uid,
+  key: messageKey(entry),
+  hops: entry.hops,
+  enqueuedAt: entry.enqueuedAt,
+  leased,
+  until,
+});
+
+/** The open entries of a log by id, in the order of their ids. */
+export class OpenEntries extends Map<number, OpenEntry> {
+  #leased = 0;
+
+  /** How many of them are under a lease. */
+  get leased(): number {
+    return this.#leased;
+  }
+
+  override set(id: number, entry: OpenEntry): this {
+    this.#leased += Number(entry.leased) - Number(this.get(id)?.leased ?? false);
+    return super.set(id, entry);
+  }
+
+  override delete(id: number): boolean {
+    this.#leased -= Number(this.get(id)?.leased ?? false);
+    return super.delete(id);
+  }
+
+  override clear(): void {
+    this.#leased = 0;
+    super.clear();
+  }
+
+  /**
+   * An entry's lease is over, and the scanner is to see to the entry next.
+   * @returns whether it was under a lease
+   */
+  endLease(id: number): boolean {
+    const open = this.get(id);
+    if (open === undefined) return false;
+    this.set(id, { ...open, leased: false, until: 0 });
+    return open.leased;
+  }
+}
