@@ -90,6 +90,12 @@ describe.skipIf(found === null)('the queue on Cassandra', () => {
       const [task] = await server.queue.lease({ topics: ['t'], leaseMs: 120_000, waitMs: 10_000 });
       return { proxy, server, task: task! };
     };
+    /** It let go of its shards meanwhile, and takes them again at its next beat. */
+    const untilHeld = ({ queue }: ServerProcess) =>
+      until(20_000, async () => {
+        const { held, of } = (await queue.status()).queue.shards;
+        if (held < of) throw new Error(`${held} of ${of} shards are held`);
+      });
     /** All that is there, leased and settled. */
     const drain = async ({ queue }: ServerProcess): Promise<unknown[]> => {
       const payloads: unknown[] = [];
@@ -128,6 +134,7 @@ describe.skipIf(found === null)('the queue on Cassandra', () => {
       expect((await settled).ack[0]).toMatchObject({ ok: true });
       expect(await server.queue.task('t', task.id)).toMatchObject({ state: 'done', result: 'done' });
       await untilReady(server);
+      await untilHeld(server);
       expect((await drain(server)).sort((a, b) => Number(a) - Number(b))).toEqual(
         Array.from({ length: 21 }, (_, n) => n + 1),
       );
@@ -152,11 +159,7 @@ describe.skipIf(found === null)('the queue on Cassandra', () => {
       expect(ids.size).toBe(1);
       const acked = await until(30_000, () => server.queue.settle({ ack: leaseIds([task]) }));
       expect(acked.value.ack[0]!.ok).toBe(true);
-      // It let go of its shards meanwhile, and takes them again at its next beat.
-      await until(20_000, async () => {
-        const { held, of } = (await server.queue.status()).queue.shards;
-        if (held < of) throw new Error(`${held} of ${of} shards are held`);
-      });
+      await untilHeld(server);
       expect(await drain(server)).toEqual(['a']);
     });
   });
