@@ -273,6 +273,8 @@ export class TopicBook {
     log.trimmed = log.saved.trimmed;
     log.scan = Math.max(log.saved.scan, log.completion);
     await log.findTail(log.scan);
+    // Whoever only puts into it, and settles, needs no more.
+    if (log.tenure.term === null) return;
     if (!log.isAtNewSegment) await log.enterScanSegment();
     // All between the cursors is looked at now.
     log.unseen = null;
@@ -359,9 +361,10 @@ async function countUnscanned(log: Log, store: Store): Promise<void> {
   const end = log.nextId;
   let entries = 0;
   for (let segment = segmentOf(log.scan, size); segmentStart(segment, size) < end; segment++) {
-    const header = await store.readSegment(log.address, segment);
-    if (header === null) break;
-    entries += Math.max(0, entriesEnd(header) - Math.max(log.scan, segmentStart(segment, size)));
+    const known = log.scanHeader?.segment === segment ? log.scanHeader : null;
+    const header = known === null ? await store.readSegment(log.address, segment) : null;
+    if (known === null && header === null) break;
+    entries += Math.max(0, (known?.end ?? entriesEnd(header!)) - Math.max(log.scan, segmentStart(segment, size)));
   }
   // Some of them may be final by now; what is not ready is taken off as it is met.
   log.ready = entries;
