@@ -83,8 +83,8 @@ export async function serve(flags: Flags, env: Environment): Promise<void> {
     async ({ signal, err }) => {
       if (err) log.fatal({ err }, 'an error that nobody caught; stopping');
       else log.info({ signal }, 'stopping');
-      await server.stop(REQUESTS_MS);
-      await queue.stop();
+      // At once: others go on with the shards while requests here come to their end.
+      await Promise.all([server.stop(REQUESTS_MS), queue.stop()]);
       log.info({}, 'stopped');
     },
   );

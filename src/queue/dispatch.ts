@@ -78,13 +78,13 @@ export class Dispatcher {
       if (call.tasks.length > 0 || this.#stopped || signal?.aborted || this.#env.monotonic() >= deadline) break;
       await this.#wait(request, input, deadline, signal);
     }
-    if (this.#stopped && call.tasks.length === 0) throw new QueueError('shutting-down');
     if (signal?.aborted) {
       // Whoever asked is gone: others get what it was given, or was woken for.
       if (call.tasks.length > 0) await this.#release(call.tasks.map(({ leaseId }) => leaseId));
       this.#ring.passOn();
       return [];
     }
+    if (this.#stopped && call.tasks.length === 0) throw new QueueError('shutting-down');
     return call.tasks;
   }
 
