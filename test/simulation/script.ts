@@ -112,31 +112,32 @@ export class Script {
         every(meanMs, act);
       });
     };
-    const asleep = new Set<unknown>();
+    let asleep = 0;
     every(scenario.pauseEveryMs, () => {
       const running = cluster.pick(random);
       if (running === null || running.process.paused) return;
       this.#faults.counts.pause++;
       const { process } = running;
       process.pause();
+      asleep++;
       // Where only one process can have the store open, no other takes its place.
       if (scenario.exclusive || random.chance(0.5)) {
         const long = !scenario.exclusive && random.chance(0.4);
-        loop.after(long ? LONG_SLEEP_MS + random.around(1_500) : random.around(scenario.pauseMs), () =>
-          process.resume(),
-        );
+        loop.after(long ? LONG_SLEEP_MS + random.around(1_500) : random.around(scenario.pauseMs), () => {
+          process.resume();
+          asleep--;
+        });
         return;
       }
       // Taken for dead, and replaced; it wakes up late, goes on with what it was at, and ends. It may have slept for so
       // long that others hand out what it did.
       const sleepMs = random.chance(0.5) ? LONG_SLEEP_MS + random.around(1_500) : 300 + random.around(1_500);
       loop.after(random.around(300), () => cluster.replace(process));
-      asleep.add(running);
       loop.after(sleepMs, () => {
         process.resume();
         loop.after(random.around(1_000), () => {
           process.crash();
-          asleep.delete(running);
+          asleep--;
         });
       });
     });
@@ -149,7 +150,7 @@ export class Script {
     });
     return async () => {
       stopped = true;
-      while (asleep.size > 0) await loop.sleep(100);
+      while (asleep > 0) await loop.sleep(100);
     };
   }
 
