@@ -112,7 +112,6 @@ class Story {
       epoch: EPOCH,
       setup: [],
       servers: 1,
-      lossy: false,
       clockErrorMs: 0,
       quietFrom: this.quietFrom,
       settings: this.settings,
@@ -401,6 +400,16 @@ describe('Q6: message ids', () => {
     const story = new Story().put(0, 1, { messageId: 'm' }).put(100, 2, { messageId: 'm', onDuplicate: 'again' });
     story.lease(200, [{ nth: 1, messageId: 'm' }]);
     expect(story.broken()).toEqual(['Q6']);
+  });
+
+  test('two at once, unless another server may have handed the first one out to nobody', () => {
+    const story = (leaseTookMs: number): Story => {
+      const told = new Story().put(0, 1, { messageId: 'm' }).put(100, 2, { messageId: 'm', onDuplicate: 'again' });
+      told.calm = false;
+      return told.call('lease', 10, { waitMs: 500 }, ok([]), leaseTookMs);
+    };
+    expect(story(600).broken()).toEqual(['Q6']);
+    expect(story(10_500).broken()).toEqual([]);
   });
 
   test('a second one within the window', () => {

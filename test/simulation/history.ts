@@ -86,8 +86,6 @@ export interface History {
   readonly setup: readonly number[];
   /** Servers at the same time: with several, whoever is asked passes on to others. */
   readonly servers: number;
-  /** What one server gave to another may have got lost between them. */
-  readonly lossy: boolean;
   /** By how much the clocks of two servers may differ. */
   readonly clockErrorMs: number;
   /** When the last phase began, in which nothing goes wrong and everything is worked off. */

@@ -89,7 +89,6 @@ export async function simulate(seed: number, options: SimulationOptions = {}): P
     epoch: EPOCH,
     setup: script.setup,
     servers,
-    lossy: scenario.lostMessages > 0,
     clockErrorMs: scenario.jumpEveryMs === 0 ? 0 : exclusive ? 60_000 : 2_000,
     quietFrom: script.quietFrom,
     settings: new Map(scenario.topics.map(({ name, patch }) => [name, { ...DEFAULT_SETTINGS, ...patch }])),

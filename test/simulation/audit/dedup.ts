@@ -1,5 +1,9 @@
 /** Q6: until the dedup window after its settlement is over, a message id of a topic has at most one task. */
+import type { Call } from '../history.ts';
 import { type Attempt, type Facts, name, type TaskFacts, tokenOf } from './facts.ts';
+
+/** Who waits so much longer than it asked for has waited for another server. */
+const PASSED_ON_MS = 5_000;
 
 export function oneTaskPerMessageId(facts: Facts): readonly string[] {
   const violations: string[] = [];
@@ -76,10 +80,14 @@ export function mayBeSettledAt(facts: Facts, task: TaskFacts): number {
   // A delivery whose answer was lost may have been the last.
   if (task.grants.some(({ task: { attempt } }, nth) => attempt > nth + 1) || !facts.history.calm) {
     for (const call of facts.calls('lease'))
-      if (call.answer?.kind !== 'ok' || facts.history.lossy) times.push(call.began.at);
+      if (call.answer?.kind !== 'ok' || mayBeIncomplete(call)) times.push(call.began.at);
   }
   return Math.min(Number.POSITIVE_INFINITY, ...times);
 }
+
+/** Another server may have handed something out for a call, and died, or its answer may have got lost on the way. */
+const mayBeIncomplete = ({ args, began, ended }: Call<'lease'>): boolean =>
+  ended!.at - began.at > (args.waitMs ?? 0) + PASSED_ON_MS;
 
 /** A second task that was accepted before the window of the first one was over. */
 function tooEarly(facts: Facts, first: TaskFacts, second: TaskFacts): readonly string[] {
