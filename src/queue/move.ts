@@ -146,6 +146,8 @@ export class Mover {
         // The origins are passed only now: their destination is ready, and the rows know where it is.
         for (const pending of ready) from.settled(pending.origin.id);
         const ids = ready.map(({ origin }) => origin.id);
+        // Told once more, in one message with what left: whoever hears of that looks no more at where it went.
+        if (!dest.tenure.holds) signals.news(dest);
         await signals.left(from, ids);
       }
       return pendings.map((pending) => steps.get(pending) === 'mark-ready');
