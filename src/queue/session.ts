@@ -27,8 +27,8 @@ import { type Topic, TopicBook } from './topics.ts';
 import { Waits } from './waits.ts';
 
 /** Shards, and logs of each, that are loaded at the same time. */
-const SHARDS_AT_ONCE = 8;
-const LOADS_AT_ONCE = 32;
+const SHARDS_AT_ONCE = 32;
+const LOADS_AT_ONCE = 16;
 const LOAD_AGAIN_MS = 1_000;
 const PERIOD_MS = 3_600_000;
 const FORGET_EVERY_MS = 15_000;

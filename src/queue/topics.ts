@@ -120,6 +120,7 @@ class Shelf {
 /** The topics and logs that are active here. A log is loaded when it is first needed, and forgotten when idle. */
 export class TopicBook {
   readonly #store: Store;
+  readonly #readingCheckpoints = new Map<string, ReturnType<Store['readCheckpoints']>>();
   readonly #env: Environment;
   readonly #tenures: Tenure[];
   readonly #shelves = new WeakMap<Tenure, Shelf>();
@@ -268,7 +269,7 @@ export class TopicBook {
 
   async #loadCursors(log: Log): Promise<void> {
     const { topic, tier } = log.address;
-    log.saved = (await this.#store.readCheckpoints(topic)).get(tier) ?? EMPTY_CHECKPOINT;
+    log.saved = (await this.#checkpointsOf(topic)).get(tier) ?? EMPTY_CHECKPOINT;
     log.completion = log.saved.completion;
     log.trimmed = log.saved.trimmed;
     log.scan = Math.max(log.saved.scan, log.completion);
@@ -279,6 +280,16 @@ export class TopicBook {
     // All between the cursors is looked at now.
     log.unseen = null;
     await countUnscanned(log, this.#store);
+  }
+
+  /** Read once for all logs of a topic that are loaded at the same time, as they are with a shard. */
+  #checkpointsOf(topic: string): ReturnType<Store['readCheckpoints']> {
+    let reading = this.#readingCheckpoints.get(topic);
+    if (reading === undefined) {
+      reading = this.#store.readCheckpoints(topic).finally(() => this.#readingCheckpoints.delete(topic));
+      this.#readingCheckpoints.set(topic, reading);
+    }
+    return reading;
   }
 
   /** The topic that goes with a log, or that has tasks in a time slot: of the same tenure, also where that ended meanwhile. */
