@@ -1,4 +1,5 @@
 /** What goes wrong on Cassandra, under constant load: each scenario ends with a verdict on what the clients saw. */
+import { mkdtempSync, writeFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -158,8 +159,21 @@ export class Rig {
       const tasksPerSecond = measure.tasksPerSecond / CLIENTS;
       clients.start(`client${nth}`, { topics: TOPICS, workers: 2, tasksPerSecond, keys: true });
     }
-    const result = await underLoad(scenario, measure, clients, (note) => faults(clients, note));
+    const result = await underLoad(scenario, measure, clients, (note) => faults(clients, note)).catch(
+      (error: Error) => {
+        throw new Error(`${error.message}; the servers' logs are in ${this.#keepLogs(scenario.name)}`, {
+          cause: error,
+        });
+      },
+    );
     return { ...result, notes: [...result.notes, ...(await this.#unknownNotes())] };
+  }
+
+  /** What the servers have said so far, for whoever has to find out why something went wrong. */
+  #keepLogs(name: string): string {
+    const folder = mkdtempSync(join(tmpdir(), `ebbmark-${name}-`));
+    for (const [at, server] of this.servers.entries()) writeFileSync(join(folder, `server-${at}.log`), server.out());
+    return folder;
   }
 
   async #unknownNotes(): Promise<readonly string[]> {
@@ -227,10 +241,14 @@ const serverPaused = (servers: number): CassandraScenario => ({
     return rig.under(this, measure, async (clients, note) => {
       const at = performance.now();
       const { child } = rig.servers[0]!;
-      const one = await takenOver(rig, 0, async () => void child.kill('SIGSTOP'));
-      await clients.acknowledge(measure.tasksPerPhase, PHASE_MS);
-      await wait(Math.max(0, measure.pauseMs - (performance.now() - at)));
-      child.kill('SIGCONT');
+      let one: TakeOver;
+      try {
+        one = await takenOver(rig, 0, async () => void child.kill('SIGSTOP'));
+        await clients.acknowledge(measure.tasksPerPhase, PHASE_MS);
+        await wait(Math.max(0, measure.pauseMs - (performance.now() - at)));
+      } finally {
+        child.kill('SIGCONT');
+      }
       const again = await untilEven(rig.servers, PHASE_MS);
       note(`paused for ${Math.round((performance.now() - at) / 1_000)} s; ${shownTakeOvers([one])}`);
       note(`shares even ${shownMs([again.tookMs])} after it went on`);
