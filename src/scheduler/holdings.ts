@@ -319,7 +319,9 @@ export class Holdings {
     const seen = new Map<string, Seen>();
     for (const node of nodes) {
       const before = this.#nodes.get(node.id);
-      seen.set(node.id, { node, changedAt: before?.node.beat === node.beat ? before.changedAt : at });
+      // A replica that missed the last beat still tells of the one before.
+      const isNew = before === undefined || node.beat > before.node.beat;
+      seen.set(node.id, isNew ? { node, changedAt: at } : before);
     }
     this.#nodes = seen;
     for (const [shard, term] of this.#held) {
