@@ -583,4 +583,10 @@ describe('times and counts', () => {
     story.call('counts', 100_000, { topic: 't' }, ok({ ready: 0, delayed: 0, leased: 1, dead: 0 }));
     expect(story.broken()).toEqual(['counts']);
   });
+  test('counts of a task that nobody was told of, and that was found only when they were asked for', () => {
+    const sent = { token: 1, input: { payload: { t: 1 } } };
+    const story = new Story().call('enqueue', 0, { topic: 't', tasks: [sent] }, lost);
+    story.call('counts', 100_000, { topic: 't' }, ok({ ready: 1, delayed: 0, leased: 0, dead: 0 }), 0.5);
+    expect(story.look({ 1: 'ready' }).broken()).toEqual([]);
+  });
 });
