@@ -524,6 +524,16 @@ describe('Q9: limits', () => {
     story.call('configure', 10, { topic: 't', patch: { paused: true } }, ok(null)).lease(20, [{ nth: 1 }]);
     expect(story.broken()).toEqual(['Q9']);
   });
+  test('a lease is held to what was set last, of two calls at the same time to either', () => {
+    const story = (secondAt: number): Story =>
+      limited({})
+        .call('configure', 10, { topic: 't', patch: { minIntervalMs: null } }, ok(null), 50)
+        .call('configure', secondAt, { topic: 't', patch: { minIntervalMs: 50 } }, ok(null))
+        .lease(100, [{ nth: 1 }])
+        .lease(110, [{ nth: 2 }]);
+    expect(story(70).broken()).toEqual(['Q9']);
+    expect(story(20).broken()).toEqual([]);
+  });
   test('a lease is not held to a limit that came later', () => {
     const story = limited({})
       .lease(10, [{ nth: 1 }])

@@ -11,16 +11,16 @@ function valuesOf<K extends keyof TopicSettings>(
   to: number,
 ): readonly TopicSettings[K][] {
   let values: TopicSettings[K][] = [facts.settings(topic)[key]];
-  // Of calls that nobody was told the end of: what they set may come late.
-  const doubtful: { readonly value: TopicSettings[K]; readonly until: number }[] = [];
+  // What a call set may come into force at any time until its end; where nobody was told of that, later still.
+  const underWay: { readonly value: TopicSettings[K]; readonly until: number }[] = [];
   for (const call of facts.calls('configure')) {
     const { patch } = call.args;
     if (call.args.topic !== topic || !(key in patch) || call.began.at > to) continue;
     const value = (patch as Partial<TopicSettings>)[key] as TopicSettings[K];
-    const sure = call.answer?.kind === 'ok' && call.ended!.at < from;
-    const late = doubtful.flatMap((one) => (one.until > call.began.at ? [one.value] : []));
-    values = sure ? [value, ...late] : [...values, value];
-    if (call.answer?.kind !== 'ok') doubtful.push({ value, until: call.began.at + SET_LATE_MS });
+    const isTold = call.answer?.kind === 'ok';
+    const late = underWay.flatMap((one) => (one.until > call.began.at ? [one.value] : []));
+    values = isTold && call.ended!.at < from ? [value, ...late] : [...values, value];
+    underWay.push({ value, until: isTold ? call.ended!.at : call.began.at + SET_LATE_MS });
   }
   return values;
 }
