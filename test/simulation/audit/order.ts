@@ -36,34 +36,35 @@ export function highestFirst(facts: Facts): readonly string[] {
 export function nobodyStarves(facts: Facts): readonly string[] {
   if (!facts.history.calm) return [];
   const open = openTopics(facts);
-  // Each server begins its leases with another holder in turn, and clients take now this server and now that.
-  const most = facts.history.servers * (2 * facts.history.settings.size + 4);
-  const rounds = facts
+  // Each server begins its leases with another holder in turn, and clients take now this server and now that; and some
+  // calls are under way at the same time.
+  const most = facts.history.servers * (facts.history.settings.size + 4);
+  const leases = facts
     .calls('lease')
-    .filter(
-      ({ args, answer }) =>
-        args.topics === undefined &&
-        args.priorities === undefined &&
-        args.order !== 'priority' &&
-        answer?.kind === 'ok' &&
-        answer.value.length > 0,
-    );
+    .filter((call) => served(call).length > 0)
+    .sort((a, b) => a.ended!.at - b.ended!.at);
   return readyStretches(facts).flatMap(({ task, from, to }) => {
     if (!open.has(task.topic)) return [];
-    const without = rounds.filter(
-      (call) =>
-        call.began.at > from + KNOWN_AFTER_MS &&
-        call.ended!.at < to &&
-        !served(call).some(({ topic }) => topic === task.topic),
-    );
-    if (without.length <= most) return [];
-    return [
-      `Q8: ${without.length} leases passed ${task.topic} by while ${task.id} was ready in it (${name(without[0]!)} …)`,
-    ];
+    // In a row: each time its topic has its turn, a task may still have to wait for those above it.
+    let passedBy: Call<'lease'>[] = [];
+    for (const call of leases) {
+      if (call.ended!.at >= to) break;
+      if (served(call).some(({ topic }) => topic === task.topic)) passedBy = [];
+      else if (goesRound(call) && call.began.at > from + KNOWN_AFTER_MS) passedBy.push(call);
+      if (passedBy.length <= most) continue;
+      return [
+        `Q8: ${passedBy.length} leases passed ${task.topic} by while ${task.id} was ready in it (${name(passedBy[0]!)} …)`,
+      ];
+    }
+    return [];
   });
 }
 
 const served = (call: Call<'lease'>) => (call.answer?.kind === 'ok' ? call.answer.value : []);
+
+/** It takes of any topic whose turn it is. */
+const goesRound = ({ args }: Call<'lease'>): boolean =>
+  args.topics === undefined && args.priorities === undefined && args.order !== 'priority';
 
 /**
  * Nobody waits in vain: a lease that ends empty had nothing to get. In time (delayed tasks at most two ticks late, stalled
