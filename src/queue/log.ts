@@ -92,6 +92,8 @@ export class Log {
   keepUntil = 0;
   /** Of a time slot: what is known of it besides; null: it is none. */
   slot: TimeSlot | null = null;
+  /** Pending entries that count as ready: their moves are committed, or may be, and nobody could mark them yet. */
+  readonly countedEarly = new Set<number>();
   /** Pending entries met when it was loaded; their moves are carried to an end once it is. */
   interrupted: readonly EntryHead[] = [];
   /** The period of the activity index in which this log is recorded. */
@@ -265,11 +267,7 @@ export class Log {
     if (this.#tail !== null && !mayFall && this.#idOf(found) <= this.#idOf(this.#tail)) return null;
     this.#tail = found;
     // A time slot whose headers were deleted when it was drained begins anew.
-    if (header === null && low === 0) {
-      this.scan = this.completion = this.trimmed = 0;
-      this.scanHeader = null;
-      this.slot?.restart();
-    }
+    if (header === null && low === 0) this.#restart();
     return { from: before, to: this.nextId };
   }
 
@@ -375,10 +373,16 @@ export class Log {
       if ((await definitely(this.#env, drop)) !== 'applied') return false;
     }
     this.#tail = null;
-    this.scanHeader = null;
-    this.scan = this.completion = this.trimmed = 0;
-    this.slot?.restart();
+    this.#restart();
     return true;
+  }
+
+  /** Its ids begin anew. */
+  #restart(): void {
+    this.scan = this.completion = this.trimmed = 0;
+    this.scanHeader = null;
+    this.countedEarly.clear();
+    this.slot?.restart();
   }
 
   async #change(segment: number, changes: readonly EntryChange[]): Promise<readonly ChangeResult[]> {

@@ -106,7 +106,7 @@ export class Mover {
     const [topic, formerly] = await Promise.all([book.topicOf(dest, name), book.topicOf(from, name)]);
     const at = env.now();
     topic.moving += pendings.length;
-    const uncounted = new Set(pendings.filter(({ origin }) => from.slot?.counts(origin.id) === false));
+    const notCounted = new Set(pendings.filter(({ origin }) => from.slot?.counts(origin.id) === false));
     try {
       const commits = await this.#changeEach(from, pendings, ({ origin, uid, originVersion, place, reason }) => ({
         id: origin.id,
@@ -122,17 +122,21 @@ export class Mover {
       }));
       const ready = [...steps.keys()].filter((pending) => steps.get(pending) === 'mark-ready');
       for (const pending of ready) {
-        this.#left(formerly, from, pending, commits.answers.get(pending)!.applied && !uncounted.has(pending));
+        this.#left(formerly, from, pending, commits.answers.get(pending)!.applied && !notCounted.has(pending));
       }
-      const arrived = ready.filter((pending) => marks.answers.get(pending)?.applied);
+      // Those whose mark failed have left their origin as well: they count from now on, and whoever meets them marks them.
+      const arrived = ready.filter((pending) => marks.answers.get(pending)?.applied ?? true);
       // Another server has appended some, and has not told of them yet: they are counted as they are found.
       const known = arrived.filter(({ place }) => place.id < dest.nextId);
       if (known.length < arrived.length) signals.news(dest);
+      const waiting = known.filter((pending) => counts(topic, pending));
       this.#arrived(
         topic,
         dest,
-        known.filter((pending) => counts(topic, pending)).map(({ place }) => place.id),
+        waiting.map(({ place }) => place.id),
       );
+      for (const pending of waiting) if (!marks.answers.has(pending)) dest.countedEarly.add(pending.place.id);
+      for (const [pending, step] of steps) if (step === 'mark-void') this.#didNotHappen(topic, dest, pending);
       if (ready.length > 0) signals.due(from, at);
       // What is void, or was purged, waits for nobody: it is passed soon.
       if (ready.length < steps.size || !arrived.every((pending) => counts(topic, pending))) {
@@ -215,12 +219,13 @@ export class Mover {
   #arrived(topic: Topic, dest: Log, ids: readonly number[]): void {
     const { signals, env } = this.#engine;
     if (ids.length === 0) return;
+    const uncounted = ids.filter((id) => !dest.countedEarly.delete(id));
     if (dest.slot !== null) {
-      dest.slot.arrived(topic.name, ids);
+      dest.slot.arrived(topic.name, uncounted);
       signals.delayed(dest);
       return;
     }
-    dest.countReady(ids.length);
+    dest.countReady(uncounted.length);
     if (dest.isDead) {
       dest.recount = true;
       signals.due(dest, env.now());
@@ -228,6 +233,11 @@ export class Mover {
       signals.ready(topic);
       signals.due(dest, dest.expiresAt);
     }
+  }
+
+  /** What counted while it was pending counts no longer. */
+  #didNotHappen(topic: Topic, dest: Log, pending: Pending): void {
+    if (dest.countedEarly.delete(pending.place.id) && counts(topic, pending)) dest.countReady(-1);
   }
 
   /** Makes sure that the destination of a moved entry is ready, and that its row says where it is; then it may be passed. */

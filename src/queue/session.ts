@@ -295,17 +295,12 @@ export class Session {
     const pendings = log.interrupted.map((head) => asPending(log, head));
     log.interrupted = [];
     if (pendings.length === 0) return;
-    // They count as ready until it is known which of them are.
     this.#mover
       .resolve(log, pendings)
       .catch((error: unknown) => {
         this.engine.log.warn({ err: error }, 'an interrupted move could not be finished; it is when its entry is met');
       })
-      .finally(() => {
-        log.countReady(-pendings.length);
-        this.engine.signals.due(log, this.engine.env.now());
-        if (topic !== null) this.waits.changed(topic);
-      });
+      .finally(() => this.engine.signals.due(log, this.engine.env.now()));
   }
 
   // ── now and then ──────────────────────────────────────────────────────────────────────────────────────────────

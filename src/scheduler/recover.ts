@@ -37,8 +37,11 @@ async function recoverTier(engine: Engine, log: Log, topic: Topic): Promise<void
     log.ready = 0;
     log.expiresAt = Number.POSITIVE_INFINITY;
     for await (const head of heads(engine, log, log.scan, log.nextId)) {
-      if (counts(head, topic) || head.status === 'pending') log.countReady(1);
-      if (head.status === 'pending') interrupted.push(head);
+      if (head.status === 'pending') {
+        interrupted.push(head);
+        if (!isPurged(head, topic.settings.purgedAt)) log.countedEarly.add(head.id);
+      }
+      if (counts(head, topic) || log.countedEarly.has(head.id)) log.countReady(1);
       if (head.expiresAt !== null) log.expiresAt = Math.min(log.expiresAt, head.expiresAt);
     }
     log.interrupted = interrupted;
