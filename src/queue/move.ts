@@ -150,9 +150,7 @@ export class Mover {
         // The origins are passed only now: their destination is ready, and the rows know where it is.
         for (const pending of ready) from.settled(pending.origin.id);
         const ids = ready.map(({ origin }) => origin.id);
-        // Told once more, in one message with what left: whoever hears of that looks no more at where it went.
-        if (!dest.tenure.holds) signals.news(dest);
-        await signals.left(from, ids);
+        await this.tellMoved(from, dest, ids);
       }
       return pendings.map((pending) => steps.get(pending) === 'mark-ready');
     } finally {
@@ -240,21 +238,35 @@ export class Mover {
     if (dest.countedEarly.delete(pending.place.id) && counts(topic, pending)) dest.countReady(-1);
   }
 
-  /** Makes sure that the destination of a moved entry is ready, and that its row says where it is; then it may be passed. */
-  async ensureArrived(moved: EntryHead): Promise<void> {
+  /**
+   * Whoever schedules them hears that entries have moved. Where they went is told in one message with that they left:
+   * whoever hears of that looks no more at where they went.
+   */
+  async tellMoved(from: Log, dest: Log, ids: readonly number[]): Promise<void> {
+    const { signals } = this.#engine;
+    if (!dest.tenure.holds) signals.news(dest);
+    await signals.left(from, ids);
+  }
+
+  /**
+   * Makes sure that the destination of a moved entry is ready, and that its row says where it is; then it may be passed.
+   * @returns the log it moved to
+   */
+  async ensureArrived(moved: EntryHead): Promise<Log> {
     const place = moved.dest!;
     const dest = await this.#engine.book.log(place);
     const head = await readHead(this.#engine.store, place);
     // One that has ended, or gone on, sees to its row itself, which may have outlived its window by now.
-    if (head === null || head.uid !== moved.uid || isFinal(head.status)) return;
+    if (head === null || head.uid !== moved.uid || isFinal(head.status)) return dest;
     if (head.status === 'pending') {
       await this.resolve(dest, [asPending(dest, head)]);
-      return;
+      return dest;
     }
     // Whoever moved it may have died before it told whoever schedules the destination.
     if (place.id >= dest.nextId) this.#engine.signals.news(dest);
     const topic = await this.#engine.book.topicOf(dest, topicOf(place, head));
     await this.#updateRows(topic, dest, [{ ...head, place }], head.placedAt);
+    return dest;
   }
 }
 

@@ -279,13 +279,14 @@ export class Settler {
     const groups = new Map<string, { readonly entries: Entry[]; readonly items: Item<T>[]; readonly to: LogAddress }>();
     const endings = new Map<Entry, Ending>();
     const purged: Item<T>[] = [];
+    const repeated: Entry[] = [];
     for (const item of items) {
       if (results[item.index] !== undefined) continue;
       const entry = entries.get(item.id);
       if (entry?.status !== 'leased' || entry.leaseId !== item.leaseId || endings.has(entry)) {
-        const repeated = entry?.status === 'moved' && entry.leaseId === item.leaseId;
-        if (repeated) this.#movedAlready(log, topic, entry);
-        results[item.index] = repeated ? { leaseId: item.token, ok: true } : refused(item.token, 'lease-lost');
+        const isRepeated = entry?.status === 'moved' && entry.leaseId === item.leaseId;
+        if (isRepeated) repeated.push(entry);
+        results[item.index] = isRepeated ? { leaseId: item.token, ok: true } : refused(item.token, 'lease-lost');
         continue;
       }
       const ending = decide(entry, item);
@@ -306,6 +307,7 @@ export class Settler {
     const again: Item<T>[] = [];
     await Promise.all([
       this.#cancelPurged(log, topic, purged, entries, results),
+      ...repeated.map((entry) => this.#movedAlready(log, topic, entry)),
       ...[...groups.values()].map(async (group) => {
         const changes = (entry: Entry) => this.#moveChanges(topic, entry, endings.get(entry)!);
         const places = await this.#mover.move(log, group.entries, group.to, changes, true);
@@ -322,12 +324,18 @@ export class Settler {
     return again;
   }
 
-  /** The first call of the two may still be at it: what this one is told, limits must know. */
-  #movedAlready(log: Log, topic: Topic, entry: Entry): void {
-    if (!log.open.endLease(entry.id)) return;
-    topic.limits = afterSettle(topic.limits, entry.updatedAt);
-    this.#engine.signals.ready(topic);
-    this.#engine.signals.due(log, this.#engine.env.now());
+  /**
+   * The first call of the two may still be at it, or have been at a server that died in it: before this one is answered,
+   * limits know, and the task is where whoever schedules it hears that it is.
+   */
+  async #movedAlready(log: Log, topic: Topic, entry: Entry): Promise<void> {
+    if (log.open.endLease(entry.id)) {
+      topic.limits = afterSettle(topic.limits, entry.updatedAt);
+      this.#engine.signals.ready(topic);
+      this.#engine.signals.due(log, this.#engine.env.now());
+    }
+    const dest = await this.#mover.ensureArrived(entry);
+    await this.#mover.tellMoved(log, dest, [entry.id]);
   }
 
   #moveChanges(topic: Topic, entry: Entry, { to, attempt, dueAt, outcome, reason }: Ending) {

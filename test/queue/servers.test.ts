@@ -1,5 +1,7 @@
 /** Several servers on one store: each hands out the tasks of its shards, and passes calls on to the others. */
 import { describe, expect, onTestFinished, test } from 'vitest';
+import { parseLeaseToken } from '../../src/core/lease-token.ts';
+import { commitPatch, pendingEntry, verdictPatch } from '../../src/core/move.ts';
 import { silentLogger } from '../../src/queue/engine.ts';
 import { PeerUnreachableError, type Transport } from '../../src/queue/peers.ts';
 import { LocalQueue } from '../../src/queue/queue.ts';
@@ -17,6 +19,7 @@ interface Server {
 
 interface Place {
   readonly env: ManualEnvironment;
+  readonly store: Store;
   /** Another server on the store; `alone`: one that listens nowhere. */
   server(kind?: 'alone'): Promise<Server>;
 }
@@ -35,6 +38,7 @@ async function sharedStore(shards = 8): Promise<Place> {
   };
   return {
     env,
+    store,
     async server(kind) {
       const { door, shared } = throughADoor(store);
       const queue = await LocalQueue.start(shared, env, silentLogger, transport);
@@ -293,6 +297,30 @@ describe('two servers', () => {
     await env.advance(1_100);
     const again = await servers[1]!.queue.lease({ max: 100 });
     expect(again.map(({ attempt }) => attempt)).toEqual(Array.from({ length: 24 }, () => 2));
+  });
+
+  test.each(['before', 'after'])('a release is finished for a server that died %s the task was ready', async (when) => {
+    const { env, store, server } = await sharedStore();
+    const holder = await server();
+    const other = await server('alone');
+    await holder.queue.enqueue('t', { payload: 1 });
+    const [task] = await holder.queue.lease({ leaseMs: 60_000 });
+    const { leaseId, place } = parseLeaseToken(task!.leaseId)!;
+    const log = { topic: 't', tier: place.tier };
+    const [origin] = await store.readEntries({ log, from: 0, to: 1, limit: 1, serial: true });
+    const entries = [pendingEntry(origin!, place, { placedAt: env.now() })];
+    await store.append({ log, segment: 0, expectNext: 1, firstId: 1, entries, bytes: 1_000, seal: false });
+    const committed = commitPatch({ ...log, id: 1 }, env.now(), null, true);
+    await store.change({ log, segment: 0, changes: [{ id: 0, expect: { leaseId }, set: committed }] });
+    if (when === 'after') {
+      const ready = { id: 1, expect: { uid: origin!.uid, version: 1 }, set: verdictPatch('mark-ready', env.now()) };
+      await store.change({ log, segment: 0, changes: [ready] });
+    }
+    const again = await other.queue.settle({ release: [{ leaseId: task!.leaseId }] });
+    expect(again.release).toEqual([{ leaseId: task!.leaseId, ok: true }]);
+    await env.advance(10);
+    expect((await holder.queue.topic('t')).counts).toMatchObject({ ready: 1, leased: 0 });
+    expect((await holder.queue.lease()).map(({ id, attempt }) => [id, attempt])).toEqual([[task!.id, 1]]);
   });
 
   test('settings are acknowledged once the holder has them', async () => {
