@@ -3,7 +3,7 @@ import { isExpired, isPurged } from '../core/claim.ts';
 import { type Entry, type EntryHead, entryBytes, FINAL_VERSION, type LogAddress } from '../core/entry.ts';
 import { invalid, QueueError } from '../core/errors.ts';
 import { parseHistory } from '../core/history.ts';
-import { DEAD_TIER, entriesEnd, isFarTopic, isSlotTopic, segmentEnd, segmentOf } from '../core/log.ts';
+import { DEAD_TIER, entriesEnd, isFarTopic, isSlotTopic, segmentEnd, segmentOf, segmentStart } from '../core/log.ts';
 import type { TopicSettings } from '../core/settings.ts';
 import { taskIdOf } from '../core/task-id.ts';
 import {
@@ -181,7 +181,9 @@ export class Inspector {
     let segments = 0;
     for (let segment = segmentOf(log.trimmed, size); segment <= segmentOf(log.nextId, size); segment++) {
       const header = await store.readSegment(log.address, segment);
-      if (header !== null && entriesEnd(header) > Math.max(log.trimmed, segment * size)) segments++;
+      if (header === null || entriesEnd(header) <= Math.max(log.trimmed, segment * size)) continue;
+      // One that was closed may be trimmed above the cursor.
+      if (!header.closed || (await this.#holdsEntries(log, segment))) segments++;
     }
     const oldest = log.ready === 0 || log.isDead ? null : await this.#oldestReady(topic, log);
     return {
@@ -197,6 +199,12 @@ export class Inspector {
       segments,
       heldBy: await this.#heldBy(log),
     };
+  }
+
+  async #holdsEntries({ address }: Log, segment: number): Promise<boolean> {
+    const size = this.#engine.store.meta.segmentSize;
+    const range = { from: segmentStart(segment, size), to: segmentEnd(segment, size) };
+    return (await this.#engine.store.readHeads({ log: address, ...range, limit: 1 })).length > 0;
   }
 
   /** The entry that the completion cursor waits for. */

@@ -800,6 +800,25 @@ describe('topics', () => {
     expect(queue.status().activeTopics).toBeLessThanOrEqual(1);
   });
 
+  test('retention trims what is settled around a task that takes long, which the cursors name', async () => {
+    const { queue, env } = await testQueue({ segmentSize: 10 });
+    await queue.configure('t', { retentionMs: 300_000 });
+    await queue.enqueue(
+      't',
+      Array.from({ length: 45 }, (_, nth) => ({ payload: nth })),
+    );
+    const [slow, ...others] = await queue.lease({ max: 45, leaseMs: 3_600_000 });
+    await ackAll(queue, others);
+    await env.advance(1_000);
+    expect((await queue.cursors('t')).priorities).toMatchObject([{ segments: 5, heldBy: { task: slow!.id } }]);
+    await env.advance(360_000);
+    expect((await queue.cursors('t')).priorities).toMatchObject([
+      // The first one, in which the slow task stands, and the last one, which is not full.
+      { scanCursor: 45, completionCursor: 0, trimmed: 0, segments: 2, heldBy: { entry: 0, task: slow!.id } },
+    ]);
+    await ackAll(queue, [slow!]);
+  });
+
   test('limits: in flight, interval, cooldown, rate, block', async () => {
     const { queue, env } = await testQueue();
     const fill = (topic: string) =>
