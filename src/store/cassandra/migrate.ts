@@ -27,6 +27,8 @@ const LOCK = 0;
 /** How long the lock is held by somebody who died; no step takes that long. */
 const LOCK_SECONDS = 60;
 const LOCK_POLL_MS = 250;
+/** How often a keyspace that was just made is looked for. */
+const CONNECT_TRIES = 40;
 /** Copies in a datacenter where nobody said how many. */
 const COPIES = 3;
 
@@ -78,13 +80,22 @@ export async function schemaNumber(cluster: Cluster): Promise<number> {
   );
 }
 
-/** Another process makes the table just now: a node lists it a moment before it can be used. */
+/** Another process makes the table, or the keyspace, just now: a node lists it a moment before it can be used. */
 const unlessBeingMade =
   <T>(otherwise: T) =>
   (error: unknown): T => {
-    if (error instanceof Error && /table \S+ does not exist/i.test(error.message)) return otherwise;
+    if (error instanceof Error && /(?:table|keyspace) \S+ does not exist/i.test(error.message)) return otherwise;
     throw error;
   };
+
+async function connectInKeyspace(address: CassandraAddress, access: Access): Promise<Cluster> {
+  for (let tries = 1; tries < CONNECT_TRIES; tries++) {
+    const cluster = await Cluster.connect(address, access, true).catch(unlessBeingMade(null));
+    if (cluster !== null) return cluster;
+    await wait(LOCK_POLL_MS);
+  }
+  return Cluster.connect(address, access, true);
+}
 
 export interface MigrationContext {
   readonly address: CassandraAddress;
@@ -104,7 +115,7 @@ export async function migrate(cluster: Cluster, migration: MigrationContext): Pr
   const from = await schemaNumber(cluster);
   if (from === to) return { from, to, applied: [] };
   await createKeyspace(cluster, address, log);
-  const inKeyspace = await Cluster.connect(address, access, true);
+  const inKeyspace = await connectInKeyspace(address, access);
   try {
     for (const step of files().filter(({ number }) => number === LOCK)) await apply(inKeyspace, step);
     const token = randomUUID();
