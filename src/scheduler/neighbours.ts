@@ -1,6 +1,6 @@
 /**
  * What keeps servers on one store informed of each other. A server that has put something into a log of another's shard,
- * or has settled something there, tells the holder, some milliseconds later and together with others. Where the holder
+ * or has settled something there, tells the holder at once, and what comes up meanwhile together. Where the holder
  * cannot be reached, or says that the shard is no longer its own, the bell is rung for the log (bell.ts).
  *
  * All this is for speed. What a client is told has been passed on before (passedOn), to a holder or by the bell, so that
@@ -124,19 +124,11 @@ export class Neighbours {
 
   /** What comes up in the same moment is told together. */
   #tellNext(): void {
-    if (this.#telling || this.#stopped || this.#tellings.size >= TELLINGS) return;
+    if (this.#gathered === null || this.#telling || this.#stopped || this.#tellings.size >= TELLINGS) return;
     this.#telling = true;
     queueMicrotask(() => {
       this.#telling = false;
-      this.#tell().then(
-        () => {
-          if (this.#gathered !== null) this.#tellNext();
-        },
-        (error: unknown) => {
-          this.#warn(error);
-          this.#later(AGAIN_MS, async () => this.#tellNext());
-        },
-      );
+      this.#tell().catch((error: unknown) => this.#warn(error));
     });
   }
 
@@ -183,6 +175,11 @@ export class Neighbours {
       gathered.resolve();
     });
     this.#tellings.add(telling);
+    // Whoever began this one, what came up meanwhile may have had no room beside it.
+    telling.then(
+      () => this.#tellNext(),
+      () => this.#later(AGAIN_MS, async () => this.#tellNext()),
+    );
     return telling;
   }
 
