@@ -71,6 +71,8 @@ export class Manager {
     } else if (!log.open.has(place.id)) log.countReady(-1);
     else if (log.open.endLease(place.id)) topic.limits = afterSettle(topic.limits, at);
     await messages.settle(topic.name, topic.settings, [{ task: head, place, status: 'cancelled', at }]);
+    // The claim that had leased it may have been answered only now.
+    if (log.open.endLease(place.id)) topic.limits = afterSettle(topic.limits, at);
     log.settled(place.id);
     await signals.left(log, [place.id]);
     signals.settled(head.uid);

@@ -384,7 +384,7 @@ export class Settler {
       topic.settings,
       done.map(({ id }) => ({ task: entries.get(id)!, place: placeIn(log.address, id), status: 'cancelled', at })),
     );
-    topic.limits = afterSettle(topic.limits, at);
+    if (done.some(({ id }) => log.open.get(id)?.leased)) topic.limits = afterSettle(topic.limits, at);
     for (const { id } of done) {
       log.settled(id);
       this.#engine.signals.settled(entries.get(id)!.uid);
