@@ -181,7 +181,7 @@ export class Inspector {
     let segments = 0;
     for (let segment = segmentOf(log.trimmed, size); segment <= segmentOf(log.nextId, size); segment++) {
       const header = await store.readSegment(log.address, segment);
-      if (header === null || entriesEnd(header) <= Math.max(log.trimmed, segment * size)) continue;
+      if (header === null || entriesEnd(header) <= Math.max(log.trimmed, segmentStart(segment, size))) continue;
       // One that was closed may be trimmed above the cursor.
       if (!header.closed || (await this.#holdsEntries(log, segment))) segments++;
     }

@@ -202,12 +202,7 @@ export class TopicBook {
     if (known !== undefined) return known;
     const tenure = this.tenureOf(name);
     const { loadingTopics } = this.#shelf(tenure);
-    let loading = loadingTopics.get(name);
-    if (loading === undefined) {
-      loading = this.#loadTopic(tenure, name).finally(() => loadingTopics.delete(name));
-      loadingTopics.set(name, loading);
-    }
-    return loading;
+    return together(loadingTopics, name, () => this.#loadTopic(tenure, name));
   }
 
   async #loadTopic(tenure: Tenure, name: string): Promise<Topic> {
@@ -244,12 +239,7 @@ export class TopicBook {
     const tenure = this.tenureOf(address.topic);
     const key = logKey(address);
     const { loadingLogs } = this.#shelf(tenure);
-    let loading = loadingLogs.get(key);
-    if (loading === undefined) {
-      loading = this.#loadLog(tenure, address).finally(() => loadingLogs.delete(key));
-      loadingLogs.set(key, loading);
-    }
-    return loading;
+    return together(loadingLogs, key, () => this.#loadLog(tenure, address));
   }
 
   async #loadLog(tenure: Tenure, address: LogAddress): Promise<Log> {
@@ -284,12 +274,7 @@ export class TopicBook {
 
   /** Read once for all logs of a topic that are loaded at the same time, as they are with a shard. */
   #checkpointsOf(topic: string): ReturnType<Store['readCheckpoints']> {
-    let reading = this.#readingCheckpoints.get(topic);
-    if (reading === undefined) {
-      reading = this.#store.readCheckpoints(topic).finally(() => this.#readingCheckpoints.delete(topic));
-      this.#readingCheckpoints.set(topic, reading);
-    }
-    return reading;
+    return together(this.#readingCheckpoints, topic, () => this.#store.readCheckpoints(topic));
   }
 
   /** The topic that goes with a log, or that has tasks in a time slot: of the same tenure, also where that ended meanwhile. */
@@ -362,6 +347,16 @@ export class TopicBook {
   }
 }
 
+/** What is under way for a key already, or begins now. */
+function together<T>(underWay: Map<string, Promise<T>>, key: string, begin: () => Promise<T>): Promise<T> {
+  let one = underWay.get(key);
+  if (one === undefined) {
+    one = begin().finally(() => underWay.delete(key));
+    underWay.set(key, one);
+  }
+  return one;
+}
+
 /** Whether the next lease would have to wait for the interval behind the last one. */
 const hasRecentLease = ({ settings, limits }: Topic, now: number): boolean =>
   settings.minIntervalMs !== null && limits.lastLeaseAt + settings.minIntervalMs > now;
@@ -372,10 +367,13 @@ async function countUnscanned(log: Log, store: Store): Promise<void> {
   const end = log.nextId;
   let entries = 0;
   for (let segment = segmentOf(log.scan, size); segmentStart(segment, size) < end; segment++) {
-    const known = log.scanHeader?.segment === segment ? log.scanHeader : null;
-    const header = known === null ? await store.readSegment(log.address, segment) : null;
-    if (known === null && header === null) break;
-    entries += Math.max(0, (known?.end ?? entriesEnd(header!)) - Math.max(log.scan, segmentStart(segment, size)));
+    let last = log.scanHeader?.segment === segment ? log.scanHeader.end : null;
+    if (last === null) {
+      const header = await store.readSegment(log.address, segment);
+      if (header === null) break;
+      last = entriesEnd(header);
+    }
+    entries += Math.max(0, last - Math.max(log.scan, segmentStart(segment, size)));
   }
   // Some of them may be final by now; what is not ready is taken off as it is met.
   log.ready = entries;

@@ -89,12 +89,12 @@ const unlessBeingMade =
   };
 
 async function connectInKeyspace(address: CassandraAddress, access: Access): Promise<Cluster> {
-  for (let tries = 1; tries < CONNECT_TRIES; tries++) {
-    const cluster = await Cluster.connect(address, access, true).catch(unlessBeingMade(null));
+  for (let left = CONNECT_TRIES - 1; ; left--) {
+    const connecting = Cluster.connect(address, access, true);
+    const cluster = await (left > 0 ? connecting.catch(unlessBeingMade(null)) : connecting);
     if (cluster !== null) return cluster;
     await wait(LOCK_POLL_MS);
   }
-  return Cluster.connect(address, access, true);
 }
 
 export interface MigrationContext {
