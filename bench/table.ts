@@ -21,6 +21,9 @@ export interface Target {
   readonly bound: number;
 }
 
+/** What a figure that stands for itself has to be. */
+export type ValueTarget = Target & { readonly of: 'value' };
+
 export function meets(target: Target, row: { readonly value: number; readonly ratio: number | null }): boolean {
   const figure = target.of === 'ratio' ? row.ratio : row.value;
   if (figure === null || !Number.isFinite(figure)) return false;
@@ -55,7 +58,7 @@ export function figure(
   metric: string,
   value: number,
   unit: string,
-  target: (Target & { readonly of: 'value' }) | null = null,
+  target: ValueTarget | null = null,
 ): Row {
   const reached = target && meets(target, { value, ratio: null });
   return { scenario, metric, value, unit, floor: null, ratio: null, target, reached };

@@ -19,7 +19,7 @@ import { tasksOf } from '../payload.ts';
 import { built } from '../place.ts';
 import { inRounds, median, ratioOf, Times, together } from '../rounds.ts';
 import { StatementWatch, type Traced } from '../statements.ts';
-import { figure, meets, type Row, type Target } from '../table.ts';
+import { figure, meets, type Row, type Target, type ValueTarget } from '../table.ts';
 
 const TOPIC = 'creep';
 const RETENTION_MS = 300_000;
@@ -40,8 +40,8 @@ const AS_FAST: Target = { of: 'ratio', is: 'at most', bound: 1.3 };
 /** That rows and tombstones stay constant: what a lease reads at the end is at most this more than at the beginning. */
 const CONSTANT: Target = { of: 'ratio', is: 'at most', bound: 1.05 };
 /** That trimming follows: two segments of a million tasks. */
-const TRIMMED = { of: 'value', is: 'at most', bound: 20_000 } as const;
-const HARDLY_ANY = { of: 'value', is: 'at most', bound: 1 } as const;
+const TRIMMED: ValueTarget = { of: 'value', is: 'at most', bound: 20_000 };
+const HARDLY_ANY: ValueTarget = { of: 'value', is: 'at most', bound: 1 };
 
 export async function creep(place: CassandraPlace, options: BenchOptions): Promise<readonly Row[]> {
   const address = place.fresh();
@@ -226,5 +226,5 @@ function latencyRows(first: Times, old: readonly Times[], fresh: readonly Times[
   });
 }
 
-const value = (metric: string, value: number, unit: string, target?: Parameters<typeof figure>[4]): Row =>
+const value = (metric: string, value: number, unit: string, target?: ValueTarget): Row =>
   figure('creep', metric, value, unit, target);

@@ -5,6 +5,7 @@
 import { setTimeout as wait } from 'node:timers/promises';
 import { RemoteQueue } from '../../src/cli/remote-queue.ts';
 import type { TaskInput, TaskPayload } from '../../src/queue/api.ts';
+import { untilEven } from '../../test/slow/faults/support/servers.ts';
 import { Child } from '../child.ts';
 import { calls, enqueueRate } from '../drive.ts';
 import type { BenchOptions } from '../options.ts';
@@ -12,7 +13,7 @@ import { PAYLOAD } from '../payload.ts';
 import type { Place } from '../place.ts';
 import { Times, together } from '../rounds.ts';
 import type { ServerOrder, ServerReport } from '../server.ts';
-import { figure, type Row } from '../table.ts';
+import { figure, type Row, type ValueTarget } from '../table.ts';
 
 const TOPICS = Array.from({ length: 16 }, (_, nth) => `delayed-${nth}`);
 const BATCH = 200;
@@ -33,9 +34,9 @@ const SETTLE_MS = 5_000;
 const RETRY_MS = 250;
 const LOOK_MS = 50;
 
-const NONE = { of: 'value', is: 'at most', bound: 0 } as const;
+const NONE: ValueTarget = { of: 'value', is: 'at most', bound: 0 };
 /** What is promised where the system is not loaded. */
-const ON_TIME = { of: 'value', is: 'at most', bound: 1_000 } as const;
+const ON_TIME: ValueTarget = { of: 'value', is: 'at most', bound: 1_000 };
 
 type Server = Child<ServerOrder, ServerReport>;
 
@@ -88,7 +89,7 @@ class Delayed {
     const { killedAt, backMs } = await outage;
     // Those behind the ones that waited for the server are late too.
     const { calm, around } = deliveries.lateness(killedAt, backMs);
-    const row = (metric: string, value: number, unit: string, target?: Parameters<typeof figure>[4]): Row =>
+    const row = (metric: string, value: number, unit: string, target?: ValueTarget): Row =>
       figure('delayed', metric, value, unit, target);
     return [
       row(`enqueue, ${tasks} that wait, over HTTP`, rate, 'tasks/s'),
@@ -149,9 +150,7 @@ class Delayed {
     this.#options.progress('delayed: the server was killed');
     await this.start();
     // A task comes from every shard once the last is held again.
-    while ((await this.#queue!.status()).queue.shards.held < (await this.#queue!.status()).queue.shards.of) {
-      await wait(RETRY_MS);
-    }
+    await untilEven([{ queue: this.#queue! }]);
     return { killedAt, backMs: Date.now() - killedAt };
   }
 

@@ -4,9 +4,9 @@ import type { DepthOrder, DepthReport } from '../depth.ts';
 import type { BenchOptions } from '../options.ts';
 import type { Place } from '../place.ts';
 import { inRounds, median, type Percentiles, ratioOf } from '../rounds.ts';
-import { figure, meets, type Row, type Target } from '../table.ts';
+import { figure, meets, type Row, type Target, type ValueTarget } from '../table.ts';
 
-const MEMORY = { of: 'value', is: 'at most', bound: 200 } as const;
+const MEMORY: ValueTarget = { of: 'value', is: 'at most', bound: 200 };
 const AS_FAST: Target = { of: 'ratio', is: 'at most', bound: 1.5 };
 const SHALLOW = 1_000;
 

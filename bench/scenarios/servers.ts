@@ -4,6 +4,7 @@
  */
 import { setTimeout as wait } from 'node:timers/promises';
 import { RemoteQueue } from '../../src/cli/remote-queue.ts';
+import { untilEven } from '../../test/slow/faults/support/servers.ts';
 import type { CassandraPlace } from '../cassandra.ts';
 import { Child } from '../child.ts';
 import { calls, drainRate, enqueueRate } from '../drive.ts';
@@ -19,9 +20,6 @@ const BATCH = 200;
 const WORKERS = 6;
 const CALLERS = { [BATCH]: 6, 1: 96 } as const;
 const LITTLE: Target = { of: 'ratio', is: 'at most', bound: 1.25 };
-/** Until those that joined have their share, and those that were there know of them. */
-const EVEN_MS = 60_000;
-const LOOK_MS = 500;
 
 type Server = Child<ServerOrder, ServerReport>;
 
@@ -43,7 +41,7 @@ export async function servers(place: CassandraPlace, options: BenchOptions): Pro
     options.progress('servers: one');
     const alone = await measure(queues, statements, options);
     while (queues.length < SERVERS) queues.push(await start());
-    await untilEven(queues);
+    await untilEven(queues.map((queue) => ({ queue })));
     options.progress(`servers: ${SERVERS}`);
     const all = await measure(queues, statements, options);
     return [...rows(alone, all), idleRow(1, alone), idleRow(SERVERS, all)];
@@ -108,15 +106,6 @@ async function measure(
   options.progress(`servers: ${queues.length}, ${seconds} s of nothing to do`);
   const idle = (await counted(1_000, () => wait(seconds * 1_000))) / seconds / queues.length;
   return { batches: middle('batches'), singles: middle('singles'), idle };
-}
-
-async function untilEven(queues: readonly RemoteQueue[]): Promise<void> {
-  for (const end = performance.now() + EVEN_MS; ; await wait(LOOK_MS)) {
-    const all = await Promise.all(queues.map(async (queue) => (await queue.status()).queue));
-    const held = all.map(({ shards }) => shards.held);
-    if (Math.max(...held) - Math.min(...held) <= 1 && all.every((one) => one.servers === queues.length)) return;
-    if (performance.now() > end) throw new Error(`the shares of the servers are ${held.join(', ')} after a minute`);
-  }
 }
 
 function rows(alone: Statements, all: Statements): readonly Row[] {

@@ -6,7 +6,15 @@ import { afterEach, beforeAll, describe, expect, it, onTestFinished } from 'vite
 import { openQueue, type TaskInput } from '../../../src/index.ts';
 import { run } from '../../cli/support/run.ts';
 import { keyspaceOf, type TestDatabase, testDatabase } from '../../support/cassandra/database.ts';
-import { kill, LOOK_MS, type ServerProcess, startServer, until, untilReady } from '../faults/support/servers.ts';
+import {
+  kill,
+  LOOK_MS,
+  type ServerProcess,
+  startServer,
+  until,
+  untilEven,
+  untilReady,
+} from '../faults/support/servers.ts';
 import { TcpProxy } from '../faults/support/tcp-proxy.ts';
 import { mainCalls } from './support/main-calls.ts';
 
@@ -90,12 +98,6 @@ describe.skipIf(found === null)('the queue on Cassandra', () => {
       const [task] = await server.queue.lease({ topics: ['t'], leaseMs: 120_000, waitMs: 10_000 });
       return { proxy, server, task: task! };
     };
-    /** It let go of its shards meanwhile, and takes them again at its next beat. */
-    const untilHeld = ({ queue }: ServerProcess) =>
-      until(20_000, async () => {
-        const { held, of } = (await queue.status()).queue.shards;
-        if (held < of) throw new Error(`${held} of ${of} shards are held`);
-      });
     /** All that is there, leased and settled. */
     const drain = async ({ queue }: ServerProcess): Promise<unknown[]> => {
       const payloads: unknown[] = [];
@@ -134,7 +136,8 @@ describe.skipIf(found === null)('the queue on Cassandra', () => {
       expect((await settled).ack[0]).toMatchObject({ ok: true });
       expect(await server.queue.task('t', task.id)).toMatchObject({ state: 'done', result: 'done' });
       await untilReady(server);
-      await untilHeld(server);
+      // It let go of its shards meanwhile, and takes them again at its next beat.
+      await untilEven([server], 20_000);
       expect((await drain(server)).sort((a, b) => Number(a) - Number(b))).toEqual(
         Array.from({ length: 21 }, (_, n) => n + 1),
       );
@@ -159,7 +162,8 @@ describe.skipIf(found === null)('the queue on Cassandra', () => {
       expect(ids.size).toBe(1);
       const acked = await until(30_000, () => server.queue.settle({ ack: leaseIds([task]) }));
       expect(acked.value.ack[0]!.ok).toBe(true);
-      await untilHeld(server);
+      // It let go of its shards meanwhile, and takes them again at its next beat.
+      await untilEven([server], 20_000);
       expect(await drain(server)).toEqual(['a']);
     });
   });

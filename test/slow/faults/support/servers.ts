@@ -65,7 +65,7 @@ export const untilReady = (server: ServerProcess, timeoutMs = 60_000) =>
   });
 
 /** Resolves once the servers have even shares of all shards, and know of each other. */
-export const untilEven = (servers: readonly ServerProcess[], timeoutMs = 60_000) =>
+export const untilEven = (servers: readonly Pick<ServerProcess, 'queue'>[], timeoutMs = 60_000) =>
   until(timeoutMs, async () => {
     const all = await Promise.all(servers.map(async ({ queue }) => (await queue.status()).queue));
     const held = all.map(({ shards }) => shards.held);
