@@ -11,7 +11,7 @@ import type { EnqueueOptions, EnqueueResult, OnDuplicate, TaskInput } from './ap
 import type { Engine } from './engine.ts';
 import type { Locator } from './locate.ts';
 import type { Log } from './log.ts';
-import { liveRow, ownsMessageId } from './messages.ts';
+import { liveRow, type MessageResult, ownsMessageId } from './messages.ts';
 import type { Rescheduler } from './reschedule.ts';
 import { placeIn, type Topic } from './topics.ts';
 import { type CheckedTask, checkCount, checkTask } from './validate.ts';
@@ -133,7 +133,8 @@ export class Enqueuer {
       groupByLog(tasks).map(async (group) => {
         const address = tasks[group[0]!]!.log;
         const log = this.#engine.book.peekLog(address) ?? (await this.#engine.book.log(address));
-        const recorded = this.#engine.activity.ensure(log);
+        // Where another server schedules it, that records it, and says so with the turn.
+        const recorded = log.tenure.holds ? this.#engine.activity.ensure(log) : null;
         const appended = log.append(group.map((at) => tasks[at]!.entry));
         // It is awaited behind the append, which may fail first.
         recorded?.catch(() => {});
@@ -142,10 +143,11 @@ export class Enqueuer {
         // It is there, whatever comes of the rest.
         const known = log.tenure === topic.tenure ? topic : await this.#engine.book.topicOf(log, topic.name);
         this.#arrived(known, log, ids, isPurged(tasks[group[0]!]!.entry, topic.settings.purgedAt));
+        const recordedIn = log.recordedPeriod;
         if (recorded !== null) await recorded;
         await this.#engine.activity.confirm(log);
         // Told again: who began to schedule meanwhile may have read the index before the log was in it.
-        if (recorded !== null && !log.tenure.holds) this.#engine.signals.news(log);
+        if (log.recordedPeriod !== recordedIn && !log.tenure.holds) this.#engine.signals.news(log);
         for (const [nth, at] of group.entries()) {
           const task = tasks[at]!;
           const place = placeIn(address, ids[nth]!);
@@ -294,6 +296,7 @@ export class Enqueuer {
       const again = await this.#engine.messages.write(topic.name, inserts);
       for (const [nth, at] of gone.entries()) answers[at] = again[nth]!;
     }
+    await this.#followMoved(topic, tasks, places, answers);
     for (const [at, answer] of answers.entries()) {
       const { entry, index, log: address } = tasks[at]!;
       if (answer === null || answer === 'absent' || answer.uid === entry.uid) continue;
@@ -320,6 +323,24 @@ export class Enqueuer {
       this.#engine.counters.enqueued--;
       results[index] = await this.#known(answer, entry.messageId!, null);
     }
+  }
+
+  /** Delayed tasks whose time came before their rows were written: those say where they are now. */
+  async #followMoved(
+    topic: Topic,
+    tasks: readonly Fresh[],
+    places: readonly Place[],
+    answers: readonly MessageResult[],
+  ): Promise<void> {
+    const now = this.#engine.env.now();
+    const due = tasks.flatMap(({ entry }, at) =>
+      answers[at] === null && entry.dueAt !== null && entry.dueAt <= now ? [{ entry, place: places[at]! }] : [],
+    );
+    const moved = await Promise.all(due.map(({ entry, place }) => this.#locator.follow(place, entry.uid)));
+    const rows = moved.flatMap((located) =>
+      located !== null && located.head.hops > 0 ? [{ task: located.head, place: located.place }] : [],
+    );
+    if (rows.length > 0) await this.#engine.messages.relocate(topic.name, rows);
   }
 
   /** Whether a task was handed out, or ended, before its row was written: then the id was its own while it lived. */

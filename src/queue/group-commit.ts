@@ -7,6 +7,7 @@ export class GroupCommit<T, R> {
   readonly #maxWeight: number;
   readonly #weigh: (item: T) => number;
   #waiting: Waiting<T, R>[] = [];
+  readonly #between: (() => Promise<void>)[] = [];
   #running = false;
 
   /**
@@ -24,7 +25,7 @@ export class GroupCommit<T, R> {
   }
 
   get idle(): boolean {
-    return !this.#running && this.#waiting.length === 0;
+    return !this.#running;
   }
 
   submit(items: readonly T[]): Promise<readonly R[]> {
@@ -36,11 +37,22 @@ export class GroupCommit<T, R> {
     });
   }
 
+  /** Does something between two rounds, which wait for it; it must not throw. */
+  between(work: () => Promise<void>): void {
+    this.#between.push(work);
+    if (!this.#running) void this.#rounds();
+  }
+
   async #rounds(): Promise<void> {
     this.#running = true;
     // Calls of the same turn of the event loop share the first round already.
     await null;
-    while (this.#waiting.length > 0) await this.#round();
+    for (;;) {
+      const work = this.#between.shift();
+      if (work !== undefined) await work();
+      if (this.#waiting.length > 0) await this.#round();
+      else if (work === undefined) break;
+    }
     this.#running = false;
   }
 

@@ -103,7 +103,7 @@ export class Inspector {
     for (const address of logs) {
       const rank = rankOf(address);
       if (start !== null && compareRanks(rank, start.rank) < 0) continue;
-      const log = await this.#engine.book.log(address);
+      const log = await this.#engine.book.scheduledLog(address);
       let at = start !== null && compareRanks(rank, start.rank) === 0 ? start.id : firstId(log, state);
       const end = state === 'leased' ? log.scan : log.nextId;
       while (at < end) {
@@ -169,7 +169,7 @@ export class Inspector {
   async cursors(topic: Topic): Promise<TopicCursors> {
     const priorities: PriorityCursors[] = [];
     for (const tier of await this.#engine.book.tiersOf(topic.name)) {
-      priorities.push(await this.#logCursors(topic, await this.#engine.book.log({ topic: topic.name, tier })));
+      priorities.push(await this.#logCursors(topic, await this.#engine.book.scheduledLog({ topic: topic.name, tier })));
     }
     return { topic: topic.name, priorities: priorities.sort(byTier) };
   }

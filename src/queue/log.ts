@@ -13,10 +13,12 @@ import {
   unseenUpTo,
 } from '../core/log.ts';
 import { type Store, StoreUnavailableError } from '../store/store.ts';
+import { deferred } from './deferred.ts';
 import type { Environment } from './environment.ts';
 import { GroupCommit } from './group-commit.ts';
 import { OpenEntries } from './open-entries.ts';
 import { appendDefinitely, changeDefinitely, definitely, meetsEntry } from './outcomes.ts';
+import type { Appended, LogEnd } from './peers.ts';
 import type { Slot } from './slots.ts';
 import type { Tenure } from './tenure.ts';
 
@@ -31,12 +33,12 @@ interface SettledMark {
   completion: number;
 }
 
-interface Tail {
-  segment: number;
-  /** null: the segment is not there yet. */
-  next: number | null;
-  bytes: number;
-}
+/**
+ * Asks whoever schedules a log where it ends, or reads that where it is not known otherwise.
+ * @param inTurn others wait until it is known that something was put there
+ * @returns null: nothing new
+ */
+export type AskEnd = (log: Log, inTurn: boolean) => Promise<LogEnd | null>;
 
 /** A slot of delayed tasks, and its log once that was needed. */
 export type TimeSlot = Slot<Log>;
@@ -52,11 +54,16 @@ export class Log {
   readonly #store: Store;
   readonly #env: Environment;
   readonly #maxEntries: number;
+  readonly #askEnd: AskEnd;
   readonly #appends: GroupCommit<NewEntry, number>;
   readonly #changes = new Map<number, GroupCommit<EntryChange, ChangeResult>>();
-  #tail: Tail | null = null;
+  #tail: LogEnd | null = null;
   /** Bytes an entry took on average in the segment before the tail. */
   #averageBefore = 0;
+  /** From which id on another server is putting something there, and what ends its turn. */
+  #lent: { readonly from: number; end(): void } | null = null;
+  /** What was put into a log that another server schedules, which is to be told of it. */
+  #untold: Appended[] = [];
   /** Appends wait for it. */
   #dropping: Promise<boolean> | null = null;
 
@@ -104,11 +111,13 @@ export class Log {
   /** Full segments above the completion cursor in which all is settled, and when that was found. */
   readonly closed = new Map<number, number>();
 
-  constructor(address: LogAddress, tenure: Tenure, store: Store, env: Environment) {
+  /** @param askEnd for logs that other servers schedule */
+  constructor(address: LogAddress, tenure: Tenure, store: Store, env: Environment, askEnd: AskEnd) {
     this.address = address;
     this.tenure = tenure;
     this.#store = store;
     this.#env = env;
+    this.#askEnd = askEnd;
     this.#maxEntries = Math.min(BATCH_ENTRIES, store.meta.segmentSize);
     const leastWeight = Math.floor(BATCH_BYTES / this.#maxEntries);
     this.#appends = new GroupCommit(
@@ -265,13 +274,18 @@ export class Log {
     const found = tailOf(low, header);
     const mayFall = isWrong && this.#tail === known;
     if (this.#tail !== null && !mayFall && this.#idOf(found) <= this.#idOf(this.#tail)) return null;
-    this.#tail = found;
+    this.#endsAt(found);
     // A time slot whose headers were deleted when it was drained begins anew.
     if (header === null && low === 0) this.#restart();
     return { from: before, to: this.nextId };
   }
 
-  #idOf(tail: Tail): number {
+  #endsAt(tail: LogEnd): void {
+    this.#tail = tail;
+    if (this.#lent !== null && this.#idOf(tail) > this.#lent.from) this.#lent.end();
+  }
+
+  #idOf(tail: LogEnd): number {
     return tail.next ?? segmentStart(tail.segment, this.#size);
   }
 
@@ -283,6 +297,8 @@ export class Log {
   async findNewTail(isWrong = false): Promise<readonly { readonly from: number; readonly to: number }[]> {
     const added: { from: number; to: number }[] = [];
     const found = await this.findTail(this.nextId, isWrong);
+    // Whoever only puts into it counts nothing.
+    if (this.tenure.term === null) return added;
     for (let at = found?.from ?? 0; at < (found?.to ?? 0); ) {
       const segment = segmentOf(at, this.#size);
       const header = await this.#store.readSegment(this.address, segment);
@@ -292,16 +308,85 @@ export class Log {
       if (this.scanHeader?.segment === segment) this.scanHeader = null;
       at = segmentEnd(segment, this.#size);
     }
-    for (const { from, to } of added) {
-      if (this.slot === null) this.countReady(to - from);
-      else this.slot.uncount(from, to);
-    }
+    for (const { from, to } of added) this.#countAdded(from, to);
     return added;
+  }
+
+  #countAdded(from: number, to: number): void {
+    if (this.slot === null) this.countReady(to - from);
+    else this.slot.uncount(from, to);
+  }
+
+  /**
+   * Lets another server put something behind the end: what is appended here, or by others, waits until that is known, or
+   * for TURN_MS. Resolves once it is its turn; with null where that took too long.
+   * @param signal the asker has gone
+   */
+  lend(signal?: AbortSignal): Promise<LogEnd | null> {
+    return new Promise((resolve, reject) => {
+      let isLate = false;
+      const cancelWait = this.#env.timer(TURN_WAIT_MS, () => {
+        isLate = true;
+        resolve(null);
+      });
+      this.#appends.between(async () => {
+        cancelWait();
+        if (isLate || signal?.aborted) return;
+        try {
+          if (this.#tail === null) await this.findTail(Math.max(this.completion, this.scan));
+        } catch (error) {
+          reject(error);
+          return;
+        }
+        const ended = deferred();
+        this.#lent = { from: this.#idOf(this.#tail!), end: ended.resolve };
+        const cancel = this.#env.timer(TURN_MS, ended.resolve);
+        resolve(this.#tail!);
+        await ended.promise;
+        cancel();
+        this.#lent = null;
+      });
+    });
+  }
+
+  async #learnEnd(inTurn: boolean): Promise<void> {
+    const known = this.#tail;
+    const end = await this.#askEnd(this, inTurn);
+    if (end === null) return;
+    if (this.#tail === null || this.#tail === known || this.#idOf(end) >= this.#idOf(this.#tail)) this.#tail = end;
+  }
+
+  /** Whether its end is known, as it once was. */
+  get hasEnd(): boolean {
+    return this.#tail !== null;
+  }
+
+  /**
+   * Takes in what another server says that it has put there.
+   * @returns whether that follows on what is known here: otherwise it has to be looked at
+   */
+  learnAppended(appended: Appended): boolean {
+    const { segment, from, to } = appended;
+    const tail = this.#tail;
+    if (tail === null || tail.segment !== segment || this.#idOf(tail) !== from) return false;
+    this.#appended(tail, appended);
+    this.#countAdded(from, to);
+    return true;
+  }
+
+  /** What was put there since this was last asked for. */
+  takeUntold(): readonly Appended[] {
+    const untold = this.#untold;
+    if (untold.length > 0) this.#untold = [];
+    return untold;
   }
 
   async #append(entries: readonly NewEntry[]): Promise<readonly number[]> {
     const size = this.#size;
     if (this.#dropping !== null) await this.#dropping.catch(() => {});
+    const isReady = entries.every(({ status }) => status === 'ready');
+    // Who comes to the end of a move tells of it when it is done: others need not wait for that.
+    if (!this.tenure.holds && (isReady || this.#tail === null)) await this.#learnEnd(isReady);
     for (;;) {
       if (this.#tail === null) await this.findTail(Math.max(this.completion, this.scan));
       const tail = this.#tail!;
@@ -325,25 +410,30 @@ export class Log {
       }
       const next = firstId + (fits ? entries.length : 0);
       const full = seal || next >= segmentEnd(tail.segment, size);
-      const after = full ? { segment: tail.segment + 1, next: null, bytes: 0 } : { segment: tail.segment, next, bytes };
-      // A look that was answered before this append may have found what others put behind it.
-      if (this.#tail === null || this.#idOf(after) >= this.#idOf(this.#tail)) this.#tail = after;
-      if (full) this.#averageBefore = bytes / Math.max(1, next - segmentStart(tail.segment, size));
-      if (this.scanHeader?.segment === tail.segment) {
-        this.scanHeader.end = next;
-        this.scanHeader.full = full;
-      } else if (tail.next === null && this.scan === firstId) {
-        // It was written just now, so it needs not be read. Had somebody claimed in it, a claim here would learn it.
-        const averageBytes = entries.length > 0 ? bytes / entries.length : 0;
-        this.scanHeader = { segment: tail.segment, term: 0, end: next, full, averageBytes };
-      }
+      const expiresAt = fits ? firstExpiry(entries) : null;
+      const appended: Appended = { segment: tail.segment, from: firstId, to: next, bytes, full, expiresAt };
+      this.#appended(tail, appended);
       if (fits) {
-        for (const entry of entries) {
-          if (entry.expiresAt !== null && entry.expiresAt < this.expiresAt) this.expiresAt = entry.expiresAt;
-        }
         for (const { status } of entries) if (status === 'ready') this.#ready++;
+        if (!this.tenure.holds && isReady) this.#untold.push(appended);
         return entries.map((_, index) => firstId + index);
       }
+    }
+  }
+
+  /** It ends behind what was put there now. */
+  #appended(before: LogEnd, { segment, from, to, bytes, full, expiresAt }: Appended): void {
+    const after = full ? { segment: segment + 1, next: null, bytes: 0 } : { segment, next: to, bytes };
+    // A look that was answered before this append may have found what others put behind it.
+    if (this.#tail === null || this.#idOf(after) >= this.#idOf(this.#tail)) this.#endsAt(after);
+    if (expiresAt !== null && expiresAt < this.expiresAt) this.expiresAt = expiresAt;
+    if (full) this.#averageBefore = bytes / Math.max(1, to - segmentStart(segment, this.#size));
+    if (this.scanHeader?.segment === segment) {
+      this.scanHeader.end = to;
+      this.scanHeader.full = full;
+    } else if (before.next === null && this.scan === from) {
+      // It was written just now, so it needs not be read. Had somebody claimed in it, a claim here would learn it.
+      this.scanHeader = { segment, term: 0, end: to, full, averageBytes: to > from ? bytes / (to - from) : 0 };
     }
   }
 
@@ -446,11 +536,18 @@ export class Log {
   }
 }
 
-const tailOf = (segment: number, header: SegmentHeader | null): Tail => ({
+const tailOf = (segment: number, header: SegmentHeader | null): LogEnd => ({
   segment,
   next: header?.nextId ?? null,
   bytes: header?.bytes ?? 0,
 });
+
+function firstExpiry(entries: readonly NewEntry[]): number | null {
+  let first: number | null = null;
+  for (const { expiresAt } of entries)
+    if (expiresAt !== null && (first === null || expiresAt < first)) first = expiresAt;
+  return first;
+}
 
 /** A row may stand only once in a conditional batch: two changes of one row in it would mix. */
 function withoutRepeats(changes: readonly EntryChange[]): {
@@ -497,6 +594,9 @@ function chunksOf(entries: readonly NewEntry[], maxEntries: number): readonly (r
  * (outcomes.ts), and one that timed out may be carried out some time after that; this much is sure.
  */
 export const LOOKED_UP_MS = 60_000;
+/** How long another server waits for its turn, and how long it may take until others no longer wait, in milliseconds. */
+const TURN_WAIT_MS = 500;
+const TURN_MS = 500;
 const CHANGE_WEIGHT = Math.floor(BATCH_BYTES / BATCH_ENTRIES);
 const changeBytes = (change: EntryChange): number =>
   100 + (change.set.result?.length ?? 0) + (change.set.progress?.length ?? 0) + (change.set.reason?.length ?? 0);

@@ -133,7 +133,7 @@ export class Manager {
   async redrive(topic: Topic, request: RedriveRequest): Promise<RedriveResult> {
     const limit = optionalInteger(request.limit, '/limit', 1, REDRIVE_MOST) ?? REDRIVE_MOST;
     const refused: { id: string; code: string; detail: string }[] = [];
-    const log = await this.#engine.book.log({ topic: topic.name, tier: DEAD_TIER });
+    const log = await this.#engine.book.scheduledLog({ topic: topic.name, tier: DEAD_TIER });
     let redriven = 0;
     if (request.ids !== undefined) {
       checkCount(request.ids, '/ids');

@@ -148,7 +148,8 @@ export class Messages {
   async relocate(
     topic: string,
     moved: readonly { readonly task: Known & Pick<EntryTask, 'supersedes'>; readonly place: Place }[],
-  ): Promise<void> {
+  ): Promise<boolean> {
+    let areOwn = true;
     let waiting = moved.flatMap(({ task, place }) => {
       const key = messageKey(task);
       return key === null
@@ -161,10 +162,13 @@ export class Messages {
         waiting.map(({ row, expect }) => ({ expect, row, ttlMs: null })),
       );
       waiting = waiting.flatMap((one, index) => {
-        const expect = nextToRelocate(one.task, results[index]!);
+        const found = results[index]!;
+        const expect = nextToRelocate(one.task, found);
+        if (found !== null && found !== 'absent' && found.uid !== one.task.uid && expect === null) areOwn = false;
         return expect === null ? [] : [{ ...one, expect }];
       });
     }
+    return areOwn && waiting.length === 0;
   }
 }
 

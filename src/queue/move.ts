@@ -20,7 +20,7 @@ import {
 } from '../core/move.ts';
 import type { Store } from '../store/store.ts';
 import type { Engine } from './engine.ts';
-import type { ChangeResult, Log } from './log.ts';
+import { type ChangeResult, LOOKED_UP_MS, type Log } from './log.ts';
 import { type Known, topicOf } from './messages.ts';
 import { placeIn, type Topic } from './topics.ts';
 
@@ -146,7 +146,9 @@ export class Mover {
       const fault = commits.fault ?? marks.fault;
       if (fault !== null) throw fault;
       if (ready.length > 0) {
-        await this.#updateRows(topic, dest, ready, at);
+        const areOwn = await this.#updateRows(topic, dest, ready, at);
+        // Who enqueued one may still write the row, and looks from where it was put whether it has moved.
+        if (!areOwn && from.slot !== null) from.keepUntil = Math.max(from.keepUntil, at + LOOKED_UP_MS);
         // The origins are passed only now: their destination is ready, and the rows know where it is.
         for (const pending of ready) from.settled(pending.origin.id);
         const ids = ready.map(({ origin }) => origin.id);
@@ -178,22 +180,22 @@ export class Mover {
     return { answers, fault };
   }
 
-  /** Dead letters are settled as far as dedup goes; all others are live, and elsewhere. */
+  /**
+   * Dead letters are settled as far as dedup goes; all others are live, and elsewhere.
+   * @returns whether the rows are their own
+   */
   async #updateRows(
     topic: Topic,
     dest: Log,
     moved: readonly (Known & Pick<EntryHead, 'supersedes'> & { readonly place: Place })[],
     at: number,
-  ) {
-    if (dest.isDead) {
-      const ended = moved.map((task) => ({ task, place: task.place, status: 'dead' as const, at }));
-      await this.#engine.messages.settle(topic.name, topic.settings, ended);
-    } else {
-      await this.#engine.messages.relocate(
-        topic.name,
-        moved.map((task) => ({ task, place: task.place })),
-      );
-    }
+  ): Promise<boolean> {
+    const { messages } = this.#engine;
+    const rows = moved.map((task) => ({ task, place: task.place }));
+    if (!dest.isDead) return messages.relocate(topic.name, rows);
+    const ended = rows.map((row) => ({ ...row, status: 'dead' as const, at }));
+    await messages.settle(topic.name, topic.settings, ended);
+    return true;
   }
 
   /** The origin is final now: it no longer counts as in flight, ready or delayed. */

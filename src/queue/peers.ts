@@ -7,10 +7,34 @@ import { QueueError } from '../core/errors.ts';
 import type { NodeRow } from '../store/store.ts';
 import type { LeasedTask, LeaseRequest } from './api.ts';
 
+/** Where a log ends: in the last segment that is not full. */
+export interface LogEnd {
+  readonly segment: number;
+  /** The next id; null: the segment is not there yet. */
+  readonly next: number | null;
+  /** Of its entries. */
+  readonly bytes: number;
+}
+
+/** Ready entries that one write has put behind the end of a log. */
+export interface Appended {
+  readonly segment: number;
+  readonly from: number;
+  readonly to: number;
+  /** Of all entries of the segment. */
+  readonly bytes: number;
+  /** Nothing goes into the segment any more. */
+  readonly full: boolean;
+  /** When the first of them expires; null: none does. */
+  readonly expiresAt: number | null;
+}
+
 /** Something happened in a log. */
 export interface Hint extends LogAddress {
-  /** Entries were put into it. */
+  /** Entries were put into it, which are to be looked for. */
   readonly put?: boolean;
+  /** Entries that were put into it, in the order of ids. */
+  readonly appended?: readonly Appended[];
   /** Ids of entries that ended or went elsewhere, so that they are open no longer; their message rows agree. */
   readonly left?: readonly number[];
 }
@@ -50,6 +74,15 @@ export interface PeerCalls {
     readonly body: { readonly hints: readonly Hint[] };
     readonly answer: { readonly missed: readonly Hint[] };
   };
+  /**
+   * Says where a log ends, once it is the caller's turn to put something there. The holder lets nobody else until it is
+   * told of that, or a time is over: so servers don't get in each other's way, which is all that it is for.
+   */
+  readonly turn: {
+    readonly body: LogAddress;
+    /** The log's end, and the period of the activity index in which it is recorded; nothing: go ahead without a turn. */
+    readonly answer: { readonly end?: LogEnd; readonly period?: number };
+  };
   /** Shards have changed hands. */
   readonly look: { readonly body: Record<never, never>; readonly answer: Record<never, never> };
   /** A call about a topic that only its holder can answer. */
@@ -59,7 +92,7 @@ export interface PeerCalls {
   };
 }
 export type PeerMethod = keyof PeerCalls;
-export const PEER_METHODS: readonly PeerMethod[] = ['lease', 'census', 'wait', 'hints', 'look', 'call'];
+export const PEER_METHODS: readonly PeerMethod[] = ['lease', 'census', 'wait', 'hints', 'turn', 'look', 'call'];
 
 export interface PeerCallOptions {
   readonly signal?: AbortSignal | undefined;

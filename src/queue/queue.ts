@@ -465,6 +465,8 @@ export class LocalQueue implements Queue {
           return { woken: await this.#waitFor(session, body as PeerCalls['wait']['body'], signal) };
         case 'hints':
           return { missed: session.neighbours.receive((body as PeerCalls['hints']['body']).hints) };
+        case 'turn':
+          return session.neighbours.lend(body as PeerCalls['turn']['body'], signal);
         case 'look':
           session.holdings.nudge();
           return {};

@@ -115,6 +115,7 @@ export class Session {
     this.manager = new Manager(this.engine, this.#mover, claimer, this.locator);
     this.inspector = new Inspector(this.engine);
     this.leaser = new Leaser(this.engine, this.ring, claimer);
+    book.takeTurn = (log) => this.neighbours.takeTurn(log);
     book.onUncounted = (slot) => {
       if (slot.tenure.holds) this.#counter.want(slot);
     };
@@ -283,7 +284,8 @@ export class Session {
       if (hint.put) log.ready = 0;
       log.open.clear();
     }
-    this.neighbours.heard({ ...log.address, ...hint });
+    const appended = hint.put ? log.takeUntold() : [];
+    this.neighbours.heard({ ...log.address, ...hint, ...(appended.length > 0 ? { appended, put: false } : {}) });
   }
 
   #loaded(log: Log, topic: Topic | null): void {

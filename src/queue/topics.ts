@@ -1,5 +1,6 @@
 import { TIERS } from '../core/bounds.ts';
 import type { LogAddress, Place } from '../core/entry.ts';
+import { QueueError } from '../core/errors.ts';
 import { type Gate, gateOf, hasLimits, type LimitState } from '../core/limits.ts';
 import {
   DEAD_TIER,
@@ -14,7 +15,8 @@ import {
 import { parseSettings, type TopicSettings } from '../core/settings.ts';
 import type { Store } from '../store/store.ts';
 import type { Environment } from './environment.ts';
-import { LOOKED_UP_MS, Log, type TimeSlot } from './log.ts';
+import { type AskEnd, LOOKED_UP_MS, Log, type TimeSlot } from './log.ts';
+import type { LogEnd } from './peers.ts';
 import { Slots } from './slots.ts';
 import { Tenure } from './tenure.ts';
 
@@ -127,6 +129,8 @@ export class TopicBook {
   /** Called with each log as it becomes active: before anybody else sees it, and once it is seen. */
   onLoad: (log: Log, topic: Topic | null) => Promise<void> = async () => {};
   onLoaded: (log: Log, topic: Topic | null) => void = () => {};
+  /** Takes a turn to put something into a log that another server schedules; null: it cannot be asked. */
+  takeTurn: (log: Log) => Promise<LogEnd | null> = async () => null;
   /** Called with a slot of which something has to be counted by a look. */
   onUncounted: (slot: TimeSlot) => void = () => {};
 
@@ -242,11 +246,21 @@ export class TopicBook {
     return together(loadingLogs, key, () => this.#loadLog(tenure, address));
   }
 
+  /**
+   * The log with its cursors, which only whoever schedules it knows.
+   * @throws QueueError `not-holder`
+   */
+  async scheduledLog(address: LogAddress): Promise<Log> {
+    const log = await this.log(address);
+    if (log.tenure.term === null) throw new QueueError('not-holder');
+    return log;
+  }
+
   async #loadLog(tenure: Tenure, address: LogAddress): Promise<Log> {
     const topic = isSlotTopic(address.topic) ? null : await this.topicIn(tenure, address.topic);
-    const log = new Log(address, tenure, this.#store, this.#env);
-    if (topic === null) await log.findTail(0);
-    else await this.#loadCursors(log);
+    const log = new Log(address, tenure, this.#store, this.#env, this.#askEnd);
+    // Whoever only puts into it, and settles, asks where it ends when that is needed.
+    if (tenure.term !== null) await this.#loadCursors(log);
     log.touchedAt = this.#env.now();
     await this.onLoad(log, topic);
     if (topic === null) {
@@ -257,15 +271,29 @@ export class TopicBook {
     return log;
   }
 
-  async #loadCursors(log: Log): Promise<void> {
+  readonly #askEnd: AskEnd = async (log, inTurn) => {
+    const end = inTurn ? await this.takeTurn(log) : null;
+    if (end === null && !log.hasEnd) await this.#findTail(log);
+    return end;
+  };
+
+  /** Not from the first segment on, where its cursors say that it goes on behind that. */
+  async #findTail(log: Log): Promise<void> {
     const { topic, tier } = log.address;
+    if (isSlotTopic(topic)) {
+      await log.findTail(0);
+      return;
+    }
     log.saved = (await this.#checkpointsOf(topic)).get(tier) ?? EMPTY_CHECKPOINT;
     log.completion = log.saved.completion;
     log.trimmed = log.saved.trimmed;
     log.scan = Math.max(log.saved.scan, log.completion);
     await log.findTail(log.scan);
-    // Whoever only puts into it, and settles, needs no more.
-    if (log.tenure.term === null) return;
+  }
+
+  async #loadCursors(log: Log): Promise<void> {
+    await this.#findTail(log);
+    if (isSlotTopic(log.address.topic)) return;
     if (!log.isAtNewSegment) await log.enterScanSegment();
     // All between the cursors is looked at now.
     log.unseen = null;

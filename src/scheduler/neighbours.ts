@@ -12,7 +12,16 @@ import { afterSettle } from '../core/limits.ts';
 import { isSlotTopic, logKey } from '../core/log.ts';
 import { type Deferred, deferred } from '../queue/deferred.ts';
 import type { Engine } from '../queue/engine.ts';
-import { type Hint, type Transport, unlessUnreachable } from '../queue/peers.ts';
+import type { Log } from '../queue/log.ts';
+import {
+  type Appended,
+  type Hint,
+  type LogEnd,
+  type PeerCalls,
+  type PeerMethod,
+  type Transport,
+  unlessUnreachable,
+} from '../queue/peers.ts';
 import type { ActivityRow, NodeRow } from '../store/store.ts';
 import type { ActivityIndex } from './activity.ts';
 import { emptyMinute, heardSince, oldMinute, ringBell } from './bell.ts';
@@ -36,6 +45,7 @@ const AGAIN_MS = 500;
 interface Told {
   readonly address: LogAddress;
   readonly left: Set<number>;
+  readonly appended: Appended[];
   put: boolean;
 }
 
@@ -114,11 +124,12 @@ export class Neighbours {
     const key = logKey(hint);
     let told = this.#told.get(key);
     if (told === undefined) {
-      told = { address: { topic: hint.topic, tier: hint.tier }, left: new Set(), put: false };
+      told = { address: { topic: hint.topic, tier: hint.tier }, left: new Set(), appended: [], put: false };
       this.#told.set(key, told);
     }
     this.#gathered ??= deferred();
     for (const id of hint.left ?? []) told.left.add(id);
+    told.appended.push(...(hint.appended ?? []));
     if (hint.put) told.put = true;
   }
 
@@ -211,16 +222,49 @@ export class Neighbours {
 
   /** @returns what the bell has to be rung for */
   async #tellHolder(holder: NodeRow, hints: readonly Hint[]): Promise<readonly Hint[]> {
+    const answer = await this.#ask(holder, 'hints', { hints });
+    return answer === null ? hints : answer.missed;
+  }
+
+  /** @returns null: it gave no answer, or gave none a moment ago */
+  async #ask<M extends PeerMethod>(
+    holder: NodeRow,
+    method: M,
+    body: PeerCalls[M]['body'],
+  ): Promise<PeerCalls[M]['answer'] | null> {
     const { env } = this.#engine;
-    if ((this.#unreachable.get(holder.id) ?? 0) > env.monotonic()) return hints;
-    const call = this.#transport.call(holder, 'hints', { hints }, { timeoutMs: TELL_TIMEOUT_MS });
-    const answer = await unlessUnreachable(call);
-    if (answer !== null) {
-      this.#unreachable.delete(holder.id);
-      return answer.missed;
+    if ((this.#unreachable.get(holder.id) ?? 0) > env.monotonic()) return null;
+    const answer = await unlessUnreachable(this.#transport.call(holder, method, body, { timeoutMs: TELL_TIMEOUT_MS }));
+    if (answer !== null) this.#unreachable.delete(holder.id);
+    else this.#unreachable.set(holder.id, env.monotonic() + UNREACHABLE_MS);
+    return answer;
+  }
+
+  // ── turns ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+  /** Asks whoever schedules a log for a turn to put something there; null: there is none to be had. */
+  async takeTurn({ address, tenure }: Log): Promise<LogEnd | null> {
+    const { book } = this.#engine;
+    const holder = this.#holdings.holderOf(tenure.shard);
+    if (holder?.address == null || book.tenureOf(address.topic).holds) return null;
+    // Whatever is wrong there, the way without a turn is open.
+    const answer = await this.#ask(holder, 'turn', address).catch(() => null);
+    const log = book.peekLog(address);
+    if (answer?.period !== undefined && log?.tenure === tenure) {
+      log.recordedPeriod = Math.max(log.recordedPeriod, answer.period);
     }
-    this.#unreachable.set(holder.id, env.monotonic() + UNREACHABLE_MS);
-    return hints;
+    return answer?.end ?? null;
+  }
+
+  /** Another server is to put something into a log of a shard that is held here. */
+  async lend({ topic, tier }: LogAddress, signal?: AbortSignal): Promise<PeerCalls['turn']['answer']> {
+    const { book } = this.#engine;
+    const tenure = book.tenureOf(topic);
+    if (!tenure.holds || !this.#engine.mayClaim(tenure)) return {};
+    const log = await book.log({ topic, tier });
+    await this.#activity.ensure(log);
+    const end = await log.lend(signal);
+    return end === null ? {} : { end, period: log.recordedPeriod };
   }
 
   async #ring(hints: readonly Hint[]): Promise<boolean> {
@@ -236,10 +280,27 @@ export class Neighbours {
 
   // ── hearing ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-  #take({ topic, tier, left = [], put }: Hint): void {
+  #take({ topic, tier, left = [], appended = [], put }: Hint): void {
     const address = { topic, tier };
     if (left.length > 0) this.#close(address, left);
-    if (put && !this.#stopped) this.#lookSoon(address);
+    const isKnown = appended.length > 0 && this.#append(address, appended);
+    if ((put || (appended.length > 0 && !isKnown)) && !this.#stopped) this.#lookSoon(address);
+  }
+
+  /** @returns whether all of it follows on what is known here: otherwise it has to be looked at */
+  #append(address: LogAddress, appended: readonly Appended[]): boolean {
+    const { book, signals, env } = this.#engine;
+    const log = book.peekLog(address);
+    const topic = log && (log.slot === null ? book.peekTopicOf(log) : null);
+    if (log === undefined || topic === undefined) return false;
+    if (!appended.every((one) => log.learnAppended(one))) return false;
+    if (topic === null) this.#noteSlot(address);
+    else {
+      if (log.isDead) log.recount = true;
+      signals.ready(topic);
+      signals.due(log, env.now());
+    }
+    return true;
   }
 
   /** What another server has settled, with its message rows: the scanner need not look. */
@@ -378,8 +439,9 @@ export class Neighbours {
   }
 }
 
-const asHint = ({ address, left, put }: Told): Hint => ({
+const asHint = ({ address, left, appended, put }: Told): Hint => ({
   ...address,
+  ...(appended.length > 0 ? { appended } : {}),
   ...(left.size > 0 ? { left: [...left] } : {}),
   ...(put ? { put } : {}),
 });

@@ -1,5 +1,5 @@
 /** Several servers on one store: each hands out the tasks of its shards, and passes calls on to the others. */
-import { describe, expect, onTestFinished, test } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { parseLeaseToken } from '../../src/core/lease-token.ts';
 import { commitPatch, pendingEntry, verdictPatch } from '../../src/core/move.ts';
 import { silentLogger } from '../../src/queue/engine.ts';
@@ -277,6 +277,48 @@ describe('two servers', () => {
     await other.queue.enqueue('t', { payload: 1 });
     await env.advance(1_000);
     expect(await waiting).toHaveLength(1);
+  });
+
+  test('take turns to put tasks into a topic, and learn of them without a read', async () => {
+    const { env, store, server } = await sharedStore(1);
+    const servers = [await server(), await server()];
+    const [holder, other] = held(servers[0]!) === 1 ? servers : servers.toReversed();
+    for (const { queue } of servers) await queue.enqueue('t', { payload: 0 });
+    await env.advance(10);
+    const append = vi.spyOn(store, 'append');
+    const reads = [vi.spyOn(store, 'readSegment'), vi.spyOn(store, 'readHeads'), vi.spyOn(store, 'recordActivity')];
+    const rounds = Array.from({ length: 20 }, async () => {
+      await Promise.all(servers.map(({ queue }) => queue.enqueue('t', tasks(5))));
+    });
+    await Promise.all(rounds);
+    for (const { value } of append.mock.settledResults) expect(value).toEqual({ kind: 'applied' });
+    expect((await other!.queue.topic('t')).counts.ready).toBe(202);
+    expect(await holder!.queue.lease({ max: 300 })).toHaveLength(202);
+    expect(reads.map(({ mock }) => mock.calls.length)).toEqual([0, 0, 0]);
+  });
+
+  test('a turn that nobody uses holds others up for a moment only', async () => {
+    const { env, server } = await sharedStore(1);
+    const servers = [await server(), await server()];
+    const [holder, other] = held(servers[0]!) === 1 ? servers : servers.toReversed();
+    await other!.queue.enqueue('t', { payload: 0 });
+    const [task] = await holder!.queue.lease();
+    const { tier } = parseLeaseToken(task!.leaseId)!.place;
+    const { end } = await holder!.queue.peers.answer('turn', { topic: 't', tier });
+    expect(end).toMatchObject({ segment: 0, next: 1 });
+    const late = servers.map(({ queue }) => queue.enqueue('t', { payload: 1 }));
+    await env.advance(1_000);
+    await Promise.all(late);
+    await env.advance(10);
+    expect(await holder!.queue.lease({ max: 10 })).toHaveLength(2);
+  });
+
+  test('tasks expire at the holder while they wait, wherever they came from', async () => {
+    const { env, server } = await sharedStore();
+    const servers = [await server(), await server()];
+    for (const topic of topics) await servers[0]!.queue.enqueue(topic, { payload: 1, ttlMs: 2_000 });
+    await env.advance(5_000);
+    for (const topic of topics) expect((await servers[1]!.queue.topic(topic)).counts.ready).toBe(0);
   });
 
   test('delayed tasks and retries come up in time wherever they came from', async () => {
