@@ -8,6 +8,7 @@ import { tierOf } from '../core/priority.ts';
 import { formatTaskId } from '../core/task-id.ts';
 import { StoreUnavailableError } from '../store/store.ts';
 import type { EnqueueOptions, EnqueueResult, OnDuplicate, TaskInput } from './api.ts';
+import { endEntry } from './end-entry.ts';
 import type { Engine } from './engine.ts';
 import type { Locator } from './locate.ts';
 import type { Log } from './log.ts';
@@ -257,17 +258,18 @@ export class Enqueuer {
     if (found.status !== 'live' || !inDoubt) return found;
     const { row, located } = await this.#locator.followRow(topic.name, found);
     if (row?.uid !== found.uid || row.status !== 'live') return row ?? undefined;
-    const waits = located?.head.status === 'ready';
-    const expired = waits && isExpired(located.head, now);
-    if (located !== null && !isFinal(located.head.status) && !expired && !(purged && waits)) return row;
     const ended = located?.head.status;
-    const status = expired
-      ? 'expired'
-      : waits
-        ? 'cancelled'
-        : ended === 'expired' || ended === 'cancelled'
-          ? ended
-          : 'done';
+    if (located !== null && ended === 'ready') {
+      const expired = isExpired(located.head, now);
+      if (!expired && !purged) return row;
+      // A claim of it may be under way: it is over only once it says so itself.
+      const why = expired ? 'time to live over' : 'purged';
+      await endEntry(this.#engine, topic, located, expired ? 'expired' : 'cancelled', why);
+      const again = await this.#engine.messages.readOne(topic.name, row.key);
+      return again === null ? undefined : this.#believed(topic, again, onDuplicate, now);
+    }
+    if (ended !== undefined && !isFinal(ended)) return row;
+    const status = ended === 'expired' || ended === 'cancelled' ? ended : 'done';
     const at = located?.head.updatedAt ?? now;
     const task = { uid: row.uid, messageId: row.key.slice(1), hops: row.hops, enqueuedAt: row.enqueuedAt };
     await this.#engine.messages.settle(topic.name, topic.settings, [{ task, place: row.place, status, at }]);

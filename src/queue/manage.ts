@@ -1,7 +1,5 @@
 import { isExpired, isPurged } from '../core/claim.ts';
-import { type EntryHead, FINAL_VERSION, type Place } from '../core/entry.ts';
 import { QueueError } from '../core/errors.ts';
-import { afterSettle } from '../core/limits.ts';
 import { DEAD_TIER, isSlotTopic } from '../core/log.ts';
 import { type MessageWrite, messageKey } from '../core/message.ts';
 import { tierOf } from '../core/priority.ts';
@@ -9,6 +7,7 @@ import type { TopicSettings } from '../core/settings.ts';
 import type { RedriveRequest, RedriveResult, SettingsPatch } from './api.ts';
 import { applySettings } from './check-settings.ts';
 import type { Claimer } from './claim.ts';
+import { endEntry } from './end-entry.ts';
 import type { Engine } from './engine.ts';
 import { type Locator, readByIds } from './locate.ts';
 import type { Log } from './log.ts';
@@ -46,41 +45,9 @@ export class Manager {
       const isExpiredNow = place.tier !== DEAD_TIER && isExpired(head, this.#engine.env.now());
       const waits = head.status === 'ready' && !isExpiredNow && !isPurged(head, topic.settings.purgedAt);
       if (!waits && head.status !== 'leased') throw new QueueError('task-settled');
-      const log = await this.#engine.book.log(place);
-      const updatedAt = this.#engine.env.now();
-      const isCounted = log.slot?.counts(place.id) ?? true;
-      const [answer] = await log.change([
-        {
-          id: place.id,
-          expect: { uid: head.uid, version: head.version },
-          set: { status: 'cancelled', version: FINAL_VERSION, updatedAt, reason: why },
-        },
-      ]);
-      if (!answer!.applied) continue;
-      await this.#cancelled(topic, log, place, head, updatedAt, isCounted);
-      return;
+      if (await endEntry(this.#engine, topic, { place, head }, 'cancelled', why)) return;
     }
     throw new QueueError('busy', 'the task changes faster than it can be cancelled');
-  }
-
-  async #cancelled(of: Topic, log: Log, place: Place, head: EntryHead, at: number, isCounted: boolean): Promise<void> {
-    const { messages, signals, book } = this.#engine;
-    const topic = await book.topicOf(log, of.name);
-    if (log.slot !== null) {
-      if (isCounted) log.slot.add(topic.name, -1);
-    } else if (!log.open.has(place.id)) log.countReady(-1);
-    else if (log.open.endLease(place.id)) topic.limits = afterSettle(topic.limits, at);
-    await messages.settle(topic.name, topic.settings, [{ task: head, place, status: 'cancelled', at }]);
-    // The claim that had leased it may have been answered only now.
-    if (log.open.endLease(place.id)) topic.limits = afterSettle(topic.limits, at);
-    log.settled(place.id);
-    await signals.left(log, [place.id]);
-    signals.settled(head.uid);
-    if (!isSlotTopic(place.topic)) {
-      signals.due(log, at);
-      signals.ready(topic);
-    }
-    signals.changed(topic);
   }
 
   async configure(topic: Topic, patch: SettingsPatch): Promise<void> {
