@@ -21,6 +21,8 @@ export interface Holders {
   holdsAnyOf(names: readonly string[] | null): boolean;
   /** Other servers that can be reached and hold such a shard. */
   othersFor(names: readonly string[] | null): readonly NodeRow[];
+  /** Another server does not hold what it was thought to hold. */
+  lookAgain(): Promise<void>;
 }
 
 interface DispatchContext {
@@ -74,7 +76,11 @@ export class Dispatcher {
     const deadline = this.#env.monotonic() + request.waitMs;
     const call = this.#leaser.begin(request, signal);
     for (;;) {
-      await this.#takeAnywhere(call, input);
+      const isWrong = await this.#takeAnywhere(call, input);
+      if (isWrong && !isFull(call)) {
+        await this.#holders.lookAgain();
+        await this.#takeAnywhere(call, input);
+      }
       if (call.tasks.length > 0 || this.#stopped || signal?.aborted || this.#env.monotonic() >= deadline) break;
       await this.#wait(request, input, deadline, signal);
     }
@@ -89,10 +95,12 @@ export class Dispatcher {
   }
 
   /** What another server asks for: of the shards held here, at once. */
-  async leaseHere({ request, had = {} }: PeerCalls['lease']['body']): Promise<readonly LeasedTask[]> {
+  async leaseHere({ request, had = {} }: PeerCalls['lease']['body']): Promise<PeerCalls['lease']['answer']> {
     const call = this.#leaser.begin(checkLease(request), undefined, had);
     await this.#leaser.take(call);
-    return call.tasks;
+    const names = namesOf(call.request);
+    const misdirected = names !== null && !this.#holders.holdsAnyOf(names);
+    return { tasks: call.tasks, ...(misdirected ? { misdirected } : {}) };
   }
 
   /** Shards have changed hands: who waits looks again where. */
@@ -107,34 +115,42 @@ export class Dispatcher {
     this.moved();
   }
 
-  async #takeAnywhere(call: LeaseCall, input: LeaseRequest): Promise<void> {
+  /** @returns whether a server was asked for what it does not hold */
+  async #takeAnywhere(call: LeaseCall, input: LeaseRequest): Promise<boolean> {
     const { request } = call;
     const names = namesOf(request);
     const others = this.#holders.othersFor(names);
-    if (others.length === 0) return this.#leaser.take(call);
+    if (others.length === 0) {
+      await this.#leaser.take(call);
+      return false;
+    }
     if (request.order === 'priority') return this.#takeByTier(call, input, others);
+    let isWrong = false;
     const sources = this.#holders.holdsAnyOf(names) ? [null, ...others] : others;
     const first = this.#turn++ % sources.length;
     for (let nth = 0; nth < sources.length && !isFull(call) && !call.signal?.aborted; nth++) {
       const node = sources[(first + nth) % sources.length]!;
       if (node === null) await this.#leaser.take(call);
-      else await this.#takeAt(node, call, input);
+      else if (await this.#takeAt(node, call, input)) isWrong = true;
     }
+    return isWrong;
   }
 
   /** Tiers first over all servers: each is asked how much it has of which tier, highest first. */
-  async #takeByTier(call: LeaseCall, input: LeaseRequest, others: readonly NodeRow[]): Promise<void> {
+  async #takeByTier(call: LeaseCall, input: LeaseRequest, others: readonly NodeRow[]): Promise<boolean> {
     const { request } = call;
+    let isWrong = false;
     const here = this.#ring.census(request);
     const there = await Promise.all(others.map((node) => this.#censusOf(node, input)));
     for (let tier = TIERS - 1; tier >= 0 && !isFull(call); tier--) {
       if (request.tiers !== null && !request.tiers.has(tier)) continue;
       if (here[tier]! > 0) await this.#leaser.take(call, { ...request, tiers: new Set([tier]) });
       for (const [nth, node] of others.entries()) {
-        if (!isFull(call) && (there[nth]![tier] ?? 0) > 0)
-          await this.#takeAt(node, call, { ...input, priorities: [tier] });
+        if (isFull(call) || (there[nth]![tier] ?? 0) === 0) continue;
+        if (await this.#takeAt(node, call, { ...input, priorities: [tier] })) isWrong = true;
       }
     }
+    return isWrong;
   }
 
   async #censusOf(node: NodeRow, input: LeaseRequest): Promise<readonly number[]> {
@@ -142,9 +158,10 @@ export class Dispatcher {
     return (await unlessUnreachable(call))?.ready ?? [];
   }
 
-  async #takeAt(node: NodeRow, call: LeaseCall, input: LeaseRequest): Promise<void> {
+  /** @returns whether it was asked for what it does not hold */
+  async #takeAt(node: NodeRow, call: LeaseCall, input: LeaseRequest): Promise<boolean> {
     const key = `${node.id}/${keyOf(input)}`;
-    if ((this.#emptyUntil.get(key) ?? 0) > this.#env.monotonic()) return;
+    if ((this.#emptyUntil.get(key) ?? 0) > this.#env.monotonic()) return false;
     const { request, signal } = call;
     const max = Math.min(LEASE_TASKS, request.max - call.tasks.length);
     const had = input.maxPerTopic === undefined || call.had.size === 0 ? {} : { had: Object.fromEntries(call.had) };
@@ -159,7 +176,9 @@ export class Dispatcher {
       call.had.set(task.topic, (call.had.get(task.topic) ?? 0) + 1);
     }
     if (tasks.length > 0 || this.#emptyUntil.size > EMPTIES) this.#emptyUntil.clear();
+    if (answer?.misdirected) return true;
     if (tasks.length === 0) this.#emptyUntil.set(key, this.#env.monotonic() + EMPTY_MS);
+    return false;
   }
 
   #wait(request: CheckedLease, input: LeaseRequest, deadline: number, signal: AbortSignal | undefined): Promise<void> {

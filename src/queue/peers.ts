@@ -56,7 +56,8 @@ export interface PeerCalls {
       /** How many of each topic the call has got already, where it may have only so many of each. */
       readonly had?: Readonly<Record<string, number>>;
     };
-    readonly answer: { readonly tasks: readonly LeasedTask[] };
+    /** `misdirected`: other servers hold the topics that were asked for. */
+    readonly answer: { readonly tasks: readonly LeasedTask[]; readonly misdirected?: boolean };
   };
   /** How many tasks such a lease could get now, by tier. */
   readonly census: {

@@ -458,7 +458,7 @@ export class LocalQueue implements Queue {
     return this.#run(async (session) => {
       switch (method) {
         case 'lease':
-          return { tasks: await this.#dispatcher!.leaseHere(body as PeerCalls['lease']['body']) };
+          return this.#dispatcher!.leaseHere(body as PeerCalls['lease']['body']);
         case 'census':
           return { ready: session.ring.census(checkLease(body as LeaseRequest)) };
         case 'wait':
@@ -634,6 +634,7 @@ function holdersOf({ holdings, engine: { book } }: Session): ConstructorParamete
   return {
     holdsAnyOf: (names) =>
       names === null ? holdings.held.length > 0 : [...shardsOf(names)].some((shard) => holdings.termOf(shard) !== null),
+    lookAgain: () => holdings.lookAgain(),
     othersFor(names) {
       if (names === null) return holdings.others.filter(({ address, id }) => address !== null && holdings.holdsAny(id));
       const nodes = new Map<string, NodeRow>();

@@ -23,6 +23,7 @@ import type { NodeRow, ShardRow, ShardWrite, Store } from '../store/store.ts';
 export const BEAT_MS = 2_000;
 export const LEASE_MS = 9_000;
 const MARGIN_MS = 2_000;
+const LOOK_AGAIN_MS = 250;
 /** Rows that one conditional batch changes. */
 const ROWS_PER_WRITE = 64;
 /** How often a plan is made anew at once, because others were faster. */
@@ -69,6 +70,7 @@ export class Holdings {
   readonly #terms = new Map<number, number>();
   #holds: boolean;
   #beat = 0;
+  #lookedAgain: { readonly at: number; readonly done: Promise<void> } | null = null;
   /** When the last beat that was answered was sent; by the monotonic clock. */
   #beatAt: number;
   /** When the rows were last known to be as they are here. */
@@ -138,6 +140,18 @@ export class Holdings {
   /** Reads the rows now, so that the periods are known to be current. */
   look(): Promise<void> {
     return this.#inTurn(() => this.#read());
+  }
+
+  /**
+   * A server was asked for what it does not hold: who holds what is read again, once for all who find so at the same time,
+   * and not again for a moment.
+   */
+  lookAgain(): Promise<void> {
+    const now = this.#env.monotonic();
+    if (this.#lookedAgain === null || now - this.#lookedAgain.at >= LOOK_AGAIN_MS) {
+      this.#lookedAgain = { at: now, done: this.look() };
+    }
+    return this.#lookedAgain.done;
   }
 
   /** Makes sure that there is a row of a shard which no server has held yet, so that there is a period. */

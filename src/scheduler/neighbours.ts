@@ -223,7 +223,9 @@ export class Neighbours {
   /** @returns what the bell has to be rung for */
   async #tellHolder(holder: NodeRow, hints: readonly Hint[]): Promise<readonly Hint[]> {
     const answer = await this.#ask(holder, 'hints', { hints });
-    return answer === null ? hints : answer.missed;
+    if (answer === null) return hints;
+    if (answer.missed.length > 0) this.#holdings.lookAgain().catch((error: unknown) => this.#warn(error));
+    return answer.missed;
   }
 
   /** @returns null: it gave no answer, or gave none a moment ago */
