@@ -65,6 +65,7 @@ export class Repairer {
       counters: new Counters(),
       signals: { ready() {}, due() {}, news() {}, delayed() {}, left: async () => {}, settled() {}, changed() {} },
       log: silentLogger,
+      holds: () => false,
       mayClaim: () => false,
       deposed() {},
     };

@@ -3,21 +3,27 @@ import { type EntryChange, type EntryHead, type EntryTask, samePlace } from './e
 import { entriesEnd, type SegmentHeader } from './log.ts';
 
 /**
- * Whether an append was carried out: our entries stand there. Where nothing stands there, what did was settled and
- * trimmed, and nobody can say whose it was.
+ * Whether an append was carried out: all our entries stand there. One alone may stand there by another append: where two
+ * servers move the same task, it may have gone there with others of its own. Where nothing stands there, what did was
+ * settled and trimmed, and nobody can say whose it was.
  *
- * @param row what stands where the first entry was to go
- * @param header where nothing stands there: its segment's; null: not known
+ * @param rows what stands where the entries were to go, in the order of ids
+ * @param header where something is missing there: its segment's; null: not known
  */
 export function appendLanding(
-  first: Pick<EntryTask, 'uid' | 'hops'>,
+  entries: readonly Pick<EntryTask, 'uid' | 'hops'>[],
   firstId: number,
-  row: Pick<EntryHead, 'id' | 'uid' | 'hops'> | null,
+  rows: readonly Pick<EntryHead, 'id' | 'uid' | 'hops'>[],
   header: Pick<SegmentHeader, 'nextId' | 'sealedAt'> | null,
 ): 'landed' | 'refused' | 'unclear' {
-  if (row === null && (header === null || entriesEnd(header) > firstId)) return 'unclear';
   // The uid alone would not tell this append from an earlier entry of the same task.
-  return row?.id === firstId && row.uid === first.uid && row.hops === first.hops ? 'landed' : 'refused';
+  const areOurs = rows.every(({ id, uid, hops }) => {
+    const entry = entries[id - firstId];
+    return entry?.uid === uid && entry.hops === hops;
+  });
+  if (!areOurs) return 'refused';
+  if (rows.length === entries.length) return 'landed';
+  return header === null || entriesEnd(header) >= firstId + entries.length ? 'unclear' : 'refused';
 }
 
 /** A change of entries of one segment, and of its scan cursor. */

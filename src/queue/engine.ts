@@ -15,6 +15,8 @@ export interface Engine {
   readonly counters: Counters;
   readonly signals: Signals;
   readonly log: QueueLogger;
+  /** Whether it is sure that nobody else schedules the shard, nor has looked for what is in it since this server does. */
+  holds(tenure: Tenure): boolean;
   /** Whether this server may claim in a shard now, by its own monotonic clock, under the term it began with. */
   mayClaim(tenure: Tenure): boolean;
   /** A claim met a higher term: another server schedules the shard by now. */

@@ -148,7 +148,8 @@ export class Enqueuer {
         if (recorded !== null) await recorded;
         await this.#engine.activity.confirm(log);
         // Told again: who began to schedule meanwhile may have read the index before the log was in it.
-        if (log.recordedPeriod !== recordedIn && !log.tenure.holds) this.#engine.signals.news(log);
+        const wasNew = recorded !== null || log.recordedPeriod !== recordedIn;
+        if (wasNew && !this.#engine.holds(log.tenure)) this.#engine.signals.news(log);
         for (const [nth, at] of group.entries()) {
           const task = tasks[at]!;
           const place = placeIn(address, ids[nth]!);
@@ -237,7 +238,7 @@ export class Enqueuer {
       const log = await this.#engine.book.log(at);
       await this.#engine.activity.confirm(log);
       // Whoever put it in may sleep, or have died, before it told.
-      if (at.id >= log.nextId || !log.tenure.holds) this.#engine.signals.news(log);
+      if (at.id >= log.nextId || !this.#engine.holds(log.tenure)) this.#engine.signals.news(log);
     }
     this.#engine.counters.deduplicated++;
     return { id: formatTaskId({ uid: row.uid, messageId }, row.place), deduplicated: true };

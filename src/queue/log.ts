@@ -33,12 +33,17 @@ interface SettledMark {
   completion: number;
 }
 
-/**
- * Asks whoever schedules a log where it ends, or reads that where it is not known otherwise.
- * @param inTurn others wait until it is known that something was put there
- * @returns null: nothing new
- */
-export type AskEnd = (log: Log, inTurn: boolean) => Promise<LogEnd | null>;
+/** What a log has to do with other servers. */
+export interface LogPeers {
+  /**
+   * Asks whoever schedules a log where it ends, or reads that where it is not known otherwise.
+   * @param inTurn others wait until it is known that something was put there
+   * @returns null: nothing new
+   */
+  askEnd(log: Log, inTurn: boolean): Promise<LogEnd | null>;
+  /** Something was put into the log. */
+  appended(log: Log): void;
+}
 
 /** A slot of delayed tasks, and its log once that was needed. */
 export type TimeSlot = Slot<Log>;
@@ -54,7 +59,7 @@ export class Log {
   readonly #store: Store;
   readonly #env: Environment;
   readonly #maxEntries: number;
-  readonly #askEnd: AskEnd;
+  readonly #peers: LogPeers;
   readonly #appends: GroupCommit<NewEntry, number>;
   readonly #changes = new Map<number, GroupCommit<EntryChange, ChangeResult>>();
   #tail: LogEnd | null = null;
@@ -111,13 +116,12 @@ export class Log {
   /** Full segments above the completion cursor in which all is settled, and when that was found. */
   readonly closed = new Map<number, number>();
 
-  /** @param askEnd for logs that other servers schedule */
-  constructor(address: LogAddress, tenure: Tenure, store: Store, env: Environment, askEnd: AskEnd) {
+  constructor(address: LogAddress, tenure: Tenure, store: Store, env: Environment, peers: LogPeers) {
     this.address = address;
     this.tenure = tenure;
     this.#store = store;
     this.#env = env;
-    this.#askEnd = askEnd;
+    this.#peers = peers;
     this.#maxEntries = Math.min(BATCH_ENTRIES, store.meta.segmentSize);
     const leastWeight = Math.floor(BATCH_BYTES / this.#maxEntries);
     this.#appends = new GroupCommit(
@@ -351,7 +355,7 @@ export class Log {
 
   async #learnEnd(inTurn: boolean): Promise<void> {
     const known = this.#tail;
-    const end = await this.#askEnd(this, inTurn);
+    const end = await this.#peers.askEnd(this, inTurn);
     if (end === null) return;
     if (this.#tail === null || this.#tail === known || this.#idOf(end) >= this.#idOf(this.#tail)) this.#tail = end;
   }
@@ -416,6 +420,7 @@ export class Log {
       if (fits) {
         for (const { status } of entries) if (status === 'ready') this.#ready++;
         if (!this.tenure.holds && isReady) this.#untold.push(appended);
+        this.#peers.appended(this);
         return entries.map((_, index) => firstId + index);
       }
     }

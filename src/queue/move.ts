@@ -246,7 +246,7 @@ export class Mover {
    */
   async tellMoved(from: Log, dest: Log, ids: readonly number[]): Promise<void> {
     const { signals } = this.#engine;
-    if (!dest.tenure.holds) signals.news(dest);
+    if (!this.#engine.holds(dest.tenure)) signals.news(dest);
     await signals.left(from, ids);
   }
 

@@ -75,15 +75,14 @@ export async function appendDefinitely(
 ): Promise<'applied' | 'conflict'> {
   const { outcome, doubted } = await untilDefinite(env, () => store.append(append));
   if (outcome.kind === 'applied' || !doubted) return outcome.kind;
-  const first = append.entries[0];
-  if (first === undefined) return 'conflict';
-  const { log, segment, firstId } = append;
-  const to = firstId + append.entries.length;
-  const rows = await unlessOutOfReach(() => store.readHeads({ log, from: firstId, to, limit: 1, serial: true }));
+  const { log, segment, firstId, entries } = append;
+  if (entries.length === 0) return 'conflict';
+  const range = { log, from: firstId, to: firstId + entries.length, limit: entries.length, serial: true };
+  const rows = await unlessOutOfReach(() => store.readHeads(range));
   if (rows === null) throw stillUnknown(env);
-  const row = rows[0] ?? null;
-  const header = row === null ? await unlessOutOfReach(() => store.readSegment(log, segment, true)) : null;
-  const landing = appendLanding(first, firstId, row, header);
+  const isWhole = rows.length === entries.length;
+  const header = isWhole ? null : await unlessOutOfReach(() => store.readSegment(log, segment, true));
+  const landing = appendLanding(entries, firstId, rows, header);
   if (landing === 'unclear') throw stillUnknown(env);
   return refused(env, landing === 'landed') ? 'applied' : 'conflict';
 }

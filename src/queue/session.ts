@@ -94,7 +94,8 @@ export class Session {
       activity: this.#activity,
       counters,
       log,
-      mayClaim: (tenure) => tenure.serves && this.holdings.termOf(tenure.shard) === tenure.term,
+      holds: (tenure) => this.holdings.holds(tenure),
+      mayClaim: (tenure) => tenure.serves && this.holdings.holds(tenure),
       deposed: (tenure) => {
         if (!tenure.ended) this.holdings.deposed(tenure.shard);
       },
@@ -116,6 +117,10 @@ export class Session {
     this.inspector = new Inspector(this.engine);
     this.leaser = new Leaser(this.engine, this.ring, claimer);
     book.takeTurn = (log) => this.neighbours.takeTurn(log);
+    book.onAppended = (log) => {
+      // Another server may have taken the shard over, and have looked for what is in it before this was there.
+      if (log.tenure.term !== null && !this.holdings.holds(log.tenure)) this.engine.signals.news(log);
+    };
     book.onUncounted = (slot) => {
       if (slot.tenure.holds) this.#counter.want(slot);
     };

@@ -15,7 +15,7 @@ import {
 import { parseSettings, type TopicSettings } from '../core/settings.ts';
 import type { Store } from '../store/store.ts';
 import type { Environment } from './environment.ts';
-import { type AskEnd, LOOKED_UP_MS, Log, type TimeSlot } from './log.ts';
+import { LOOKED_UP_MS, Log, type LogPeers, type TimeSlot } from './log.ts';
 import type { LogEnd } from './peers.ts';
 import { Slots } from './slots.ts';
 import { Tenure } from './tenure.ts';
@@ -131,6 +131,8 @@ export class TopicBook {
   onLoaded: (log: Log, topic: Topic | null) => void = () => {};
   /** Takes a turn to put something into a log that another server schedules; null: it cannot be asked. */
   takeTurn: (log: Log) => Promise<LogEnd | null> = async () => null;
+  /** Called when something was put into a log. */
+  onAppended: (log: Log) => void = () => {};
   /** Called with a slot of which something has to be counted by a look. */
   onUncounted: (slot: TimeSlot) => void = () => {};
 
@@ -258,7 +260,7 @@ export class TopicBook {
 
   async #loadLog(tenure: Tenure, address: LogAddress): Promise<Log> {
     const topic = isSlotTopic(address.topic) ? null : await this.topicIn(tenure, address.topic);
-    const log = new Log(address, tenure, this.#store, this.#env, this.#askEnd);
+    const log = new Log(address, tenure, this.#store, this.#env, this.#peers);
     // Whoever only puts into it, and settles, asks where it ends when that is needed.
     if (tenure.term !== null) await this.#loadCursors(log);
     log.touchedAt = this.#env.now();
@@ -271,10 +273,13 @@ export class TopicBook {
     return log;
   }
 
-  readonly #askEnd: AskEnd = async (log, inTurn) => {
-    const end = inTurn ? await this.takeTurn(log) : null;
-    if (end === null && !log.hasEnd) await this.#findTail(log);
-    return end;
+  readonly #peers: LogPeers = {
+    askEnd: async (log, inTurn) => {
+      const end = inTurn ? await this.takeTurn(log) : null;
+      if (end === null && !log.hasEnd) await this.#findTail(log);
+      return end;
+    },
+    appended: (log) => this.onAppended(log),
   };
 
   /** Not from the first segment on, where its cursors say that it goes on behind that. */

@@ -2,8 +2,8 @@
  * Who schedules which shard: the distributed mutex of the design, for many shards with one beat a server.
  *
  * Each server raises its beat every BEAT_MS, in a plain write. Another server that has watched a beat stand still for
- * LEASE_MS of its own monotonic clock takes the server for dead, and its shards for nobody's; no two clocks are ever
- * compared. A server that could not raise its beat for LEASE_MS − MARGIN_MS lets go of all its shards by its own monotonic
+ * LEASE_MS of its own monotonic clock, from the answer that told of it to the beginning of a look that finds it still the
+ * same, takes the server for dead, and its shards for nobody's; no two clocks are ever compared. A server that could not raise its beat for LEASE_MS − MARGIN_MS lets go of all its shards by its own monotonic
  * clock, before anybody may take them. The row of a shard names its holder and the holder's term; it is changed only
  * under the version that was read, so that of two who take a shard one gets it.
  *
@@ -18,6 +18,7 @@ import { planLeaving, planSpread } from '../core/spread.ts';
 import type { QueueLogger } from '../queue/engine.ts';
 import type { Environment } from '../queue/environment.ts';
 import { definitely } from '../queue/outcomes.ts';
+import type { Tenure } from '../queue/tenure.ts';
 import type { NodeRow, ShardRow, ShardWrite, Store } from '../store/store.ts';
 
 export const BEAT_MS = 2_000;
@@ -52,8 +53,10 @@ export interface KnownPeriod {
 
 interface Seen {
   readonly node: NodeRow;
-  /** When its beat was last seen to change, by the monotonic clock. */
+  /** When a new beat was last seen, by the monotonic clock: when the answer that told of it was there. */
   readonly changedAt: number;
+  /** When the last look began that found the same beat. */
+  readonly sameAt: number;
 }
 
 export class Holdings {
@@ -102,6 +105,11 @@ export class Holdings {
   /** The term under which this server holds a shard now; null where it doesn't, or may not count on it any more. */
   termOf(shard: number): number | null {
     return this.#isSure() ? (this.#held.get(shard) ?? null) : null;
+  }
+
+  /** Whether nobody else can hold a shard of which this is the tenure. */
+  holds(tenure: Tenure): boolean {
+    return tenure.holds && this.termOf(tenure.shard) === tenure.term;
   }
 
   get held(): readonly number[] {
@@ -285,7 +293,7 @@ export class Holdings {
   }
 
   #isAlive(seen: Seen): boolean {
-    return !this.#store.exclusive && this.#env.monotonic() - seen.changedAt < LEASE_MS;
+    return !this.#store.exclusive && seen.sameAt - seen.changedAt < LEASE_MS;
   }
 
   async #turn(): Promise<void> {
@@ -328,6 +336,7 @@ export class Holdings {
       this.#store.readShards(serial),
       this.#store.exclusive ? [] : this.#store.readNodes(),
     ]);
+    const answeredAt = this.#env.monotonic();
     this.#rows = rows;
     this.#knownAt = at;
     const seen = new Map<string, Seen>();
@@ -335,7 +344,7 @@ export class Holdings {
       const before = this.#nodes.get(node.id);
       // A replica that missed the last beat still tells of the one before.
       const isNew = before === undefined || node.beat > before.node.beat;
-      seen.set(node.id, isNew ? { node, changedAt: at } : before);
+      seen.set(node.id, isNew ? { node, changedAt: answeredAt, sameAt: at } : { ...before, sameAt: at });
     }
     this.#nodes = seen;
     for (const [shard, term] of this.#held) {

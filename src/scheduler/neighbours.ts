@@ -103,7 +103,7 @@ export class Neighbours {
 
   /** Whoever schedules a log should know of this, this server or another. */
   heard(hint: Hint): void {
-    if (this.#engine.book.tenureOf(hint.topic).holds) {
+    if (this.#isOwn(hint)) {
       this.#take(hint);
       return;
     }
@@ -118,6 +118,10 @@ export class Neighbours {
   async passedOn(): Promise<void> {
     if (this.#tellings.size === 0 && this.#gathered === null) return;
     await Promise.allSettled([...this.#tellings, this.#gathered?.promise]);
+  }
+
+  #isOwn({ topic }: LogAddress): boolean {
+    return this.#engine.holds(this.#engine.book.tenureOf(topic));
   }
 
   #note(hint: Hint): void {
@@ -271,9 +275,9 @@ export class Neighbours {
 
   async #ring(hints: readonly Hint[]): Promise<boolean> {
     if (hints.length === 0) return false;
-    const { store, env, book } = this.#engine;
+    const { store, env } = this.#engine;
     // It may have become our own meanwhile.
-    const own = hints.filter(({ topic }) => book.tenureOf(topic).holds);
+    const own = hints.filter((hint) => this.#isOwn(hint));
     for (const hint of own) this.#take(hint);
     const others = hints.filter((hint) => !own.includes(hint));
     await ringBell(store, env.now(), others);

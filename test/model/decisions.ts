@@ -68,7 +68,7 @@ export const VARIANTS: Readonly<
   'append-by-others': {
     note: 'whatever stands where an append in doubt was to go is taken for its own',
     scenario: 'writers',
-    wrong: { appendLanding: (_first, _id, row) => (row === null ? 'unclear' : 'landed') },
+    wrong: { appendLanding: (entries, _id, rows) => (rows.length < entries.length ? 'unclear' : 'landed') },
   },
   'append-refused': {
     note: 'an append in doubt whose repetition was refused is taken for refused',

@@ -158,12 +158,15 @@ function* outcomeOf(
   if (!by.repeatsUnknown) return ((yield op) as Answer).kind === 'applied' ? 'applied' : 'refused';
   const { answer, doubted } = yield* definitely(op);
   if (answer.kind === 'applied') return 'applied';
-  const first = entries[0];
-  if (!doubted || first === undefined) return 'refused';
+  if (!doubted || entries.length === 0) return 'refused';
   const { tier, segment } = op;
-  const row: Row | null = yield { kind: 'row', tier, id: firstId };
-  const header: SegmentHeader | null = row === null ? yield { kind: 'segment', tier, segment } : null;
-  const landing = by.appendLanding(first, firstId, row === null ? null : entryOf(firstId, row), header);
+  const rows: ReturnType<typeof entryOf>[] = [];
+  for (let id = firstId; id < firstId + entries.length; id++) {
+    const row: Row | null = yield { kind: 'row', tier, id };
+    if (row !== null) rows.push(entryOf(id, row));
+  }
+  const header: SegmentHeader | null = rows.length < entries.length ? yield { kind: 'segment', tier, segment } : null;
+  const landing = by.appendLanding(entries, firstId, rows, header);
   return landing === 'landed' ? 'applied' : landing;
 }
 

@@ -61,8 +61,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'src/core/doubt.ts',
-        find: 'row?.id === firstId && row.uid === first.uid && row.hops === first.hops ?',
-        replace: 'row !== null ?',
+        find: "if (!areOurs) return 'refused';",
+        replace: '',
       },
     ],
   },
