@@ -41,8 +41,10 @@ export interface LogPeers {
    * @returns null: nothing new
    */
   askEnd(log: Log, inTurn: boolean): Promise<LogEnd | null>;
-  /** Something was put into the log. */
+  /** Something was put into the log here. */
   appended(log: Log): void;
+  /** What others have put into the log is known now. */
+  found(log: Log): void;
 }
 
 /** A slot of delayed tasks, and its log once that was needed. */
@@ -106,6 +108,8 @@ export class Log {
   slot: TimeSlot | null = null;
   /** Pending entries that count as ready: their moves are committed, or may be, and nobody could mark them yet. */
   readonly countedEarly = new Set<number>();
+  /** Pending entries that were put there by this server and count once they are ready, whoever marks them so. */
+  readonly onTheirWay = new Set<number>();
   /** Pending entries met when it was loaded; their moves are carried to an end once it is. */
   interrupted: readonly EntryHead[] = [];
   /** The period of the activity index in which this log is recorded. */
@@ -313,6 +317,7 @@ export class Log {
       at = segmentEnd(segment, this.#size);
     }
     for (const { from, to } of added) this.#countAdded(from, to);
+    if (added.length > 0) this.#peers.found(this);
     return added;
   }
 
@@ -375,6 +380,7 @@ export class Log {
     if (tail === null || tail.segment !== segment || this.#idOf(tail) !== from) return false;
     this.#appended(tail, appended);
     this.#countAdded(from, to);
+    this.#peers.found(this);
     return true;
   }
 
@@ -477,6 +483,7 @@ export class Log {
     this.scan = this.completion = this.trimmed = 0;
     this.scanHeader = null;
     this.countedEarly.clear();
+    this.onTheirWay.clear();
     this.slot?.restart();
   }
 

@@ -54,6 +54,7 @@ export class Mover {
     const dest = await book.log(to);
     const entries = origins.map((origin) => pendingEntry(origin, placeIn(from.address, origin.id), changes(origin)));
     const [ids] = await Promise.all([dest.append(entries), activity.ensure(dest)]);
+    for (const id of ids) dest.onTheirWay.add(id);
     await activity.confirm(dest);
     const pendings = entries.map((entry, index): Pending => {
       const place = placeIn(to, ids[index]!);
@@ -125,7 +126,11 @@ export class Mover {
         this.#left(formerly, from, pending, commits.answers.get(pending)!.applied && !notCounted.has(pending));
       }
       // Those whose mark failed have left their origin as well: they count from now on, and whoever meets them marks them.
-      const arrived = ready.filter((pending) => marks.answers.get(pending)?.applied ?? true);
+      const arrived = ready.filter((pending) => {
+        const wasMarked = marks.answers.get(pending)?.applied ?? true;
+        // Where another server has marked it, nobody here has counted it yet.
+        return dest.onTheirWay.delete(pending.place.id) || wasMarked;
+      });
       // Another server has appended some, and has not told of them yet: they are counted as they are found.
       const known = arrived.filter(({ place }) => place.id < dest.nextId);
       if (known.length < arrived.length) signals.news(dest);
@@ -136,7 +141,11 @@ export class Mover {
         waiting.map(({ place }) => place.id),
       );
       for (const pending of waiting) if (!marks.answers.has(pending)) dest.countedEarly.add(pending.place.id);
-      for (const [pending, step] of steps) if (step === 'mark-void') this.#didNotHappen(topic, dest, pending);
+      for (const [pending, step] of steps) {
+        if (step !== 'mark-void') continue;
+        dest.onTheirWay.delete(pending.place.id);
+        this.#didNotHappen(topic, dest, pending);
+      }
       if (ready.length > 0) signals.due(from, at);
       // What is void, or was purged, waits for nobody: it is passed soon.
       if (ready.length < steps.size || !arrived.every((pending) => counts(topic, pending))) {

@@ -121,6 +121,7 @@ export class Session {
       // Another server may have taken the shard over, and have looked for what is in it before this was there.
       if (log.tenure.term !== null && !this.holdings.holds(log.tenure)) this.engine.signals.news(log);
     };
+    book.onFound = (log) => this.#found(log);
     book.onUncounted = (slot) => {
       if (slot.tenure.holds) this.#counter.want(slot);
     };
@@ -291,6 +292,19 @@ export class Session {
     }
     const appended = hint.put ? log.takeUntold() : [];
     this.neighbours.heard({ ...log.address, ...hint, ...(appended.length > 0 ? { appended, put: false } : {}) });
+  }
+
+  #found(log: Log): void {
+    if (!log.tenure.holds) return;
+    const { book, env, signals } = this.engine;
+    if (log.slot !== null) {
+      this.#timers.note(log);
+      return;
+    }
+    if (log.isDead) log.recount = true;
+    const topic = book.peekTopicOf(log);
+    if (topic !== undefined) signals.ready(topic);
+    signals.due(log, env.now());
   }
 
   #loaded(log: Log, topic: Topic | null): void {

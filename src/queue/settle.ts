@@ -393,6 +393,7 @@ export class Settler {
       log,
       done.map(({ id }) => id),
     );
+    this.#engine.signals.ready(topic);
     this.#engine.signals.due(log, at);
     this.#engine.signals.changed(topic);
   }

@@ -131,8 +131,9 @@ export class TopicBook {
   onLoaded: (log: Log, topic: Topic | null) => void = () => {};
   /** Takes a turn to put something into a log that another server schedules; null: it cannot be asked. */
   takeTurn: (log: Log) => Promise<LogEnd | null> = async () => null;
-  /** Called when something was put into a log. */
+  /** Called when something was put into a log here, and when others were found, or said, to have done so. */
   onAppended: (log: Log) => void = () => {};
+  onFound: (log: Log) => void = () => {};
   /** Called with a slot of which something has to be counted by a look. */
   onUncounted: (slot: TimeSlot) => void = () => {};
 
@@ -280,6 +281,7 @@ export class TopicBook {
       return end;
     },
     appended: (log) => this.onAppended(log),
+    found: (log) => this.onFound(log),
   };
 
   /** Not from the first segment on, where its cursors say that it goes on behind that. */

@@ -289,24 +289,10 @@ export class Neighbours {
   #take({ topic, tier, left = [], appended = [], put }: Hint): void {
     const address = { topic, tier };
     if (left.length > 0) this.#close(address, left);
-    const isKnown = appended.length > 0 && this.#append(address, appended);
-    if ((put || (appended.length > 0 && !isKnown)) && !this.#stopped) this.#lookSoon(address);
-  }
-
-  /** @returns whether all of it follows on what is known here: otherwise it has to be looked at */
-  #append(address: LogAddress, appended: readonly Appended[]): boolean {
-    const { book, signals, env } = this.#engine;
-    const log = book.peekLog(address);
-    const topic = log && (log.slot === null ? book.peekTopicOf(log) : null);
-    if (log === undefined || topic === undefined) return false;
-    if (!appended.every((one) => log.learnAppended(one))) return false;
-    if (topic === null) this.#noteSlot(address);
-    else {
-      if (log.isDead) log.recount = true;
-      signals.ready(topic);
-      signals.due(log, env.now());
-    }
-    return true;
+    const log = appended.length > 0 ? this.#engine.book.peekLog(address) : undefined;
+    // What doesn't follow on what is known here has to be looked at.
+    const isKnown = appended.every((one) => log?.learnAppended(one));
+    if ((put || !isKnown) && !this.#stopped) this.#lookSoon(address);
   }
 
   /** What another server has settled, with its message rows: the scanner need not look. */
@@ -357,10 +343,8 @@ export class Neighbours {
     const { book, env, signals } = this.#engine;
     // Where it is loaded just now, that may have begun before what it is looked at for.
     const known = await book.log(address);
-    const added = await known.findNewTail();
-    const topic = await book.topicOf(known);
+    await known.findNewTail();
     if (known.isDead) known.recount = true;
-    if (added.length > 0) signals.ready(topic);
     signals.due(known, env.now());
   }
 

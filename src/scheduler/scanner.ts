@@ -319,12 +319,12 @@ export class Scanner {
   #closeOpen(topic: Topic, log: Log, id: number): void {
     const open = log.open.get(id);
     if (open === undefined) return;
-    if (open.leased) {
-      topic.limits = afterSettle(topic.limits, this.#engine.env.now());
-      this.#engine.signals.ready(topic);
-      this.#engine.signals.changed(topic);
-    }
+    const wasLeased = open.leased;
     log.settled(id);
+    if (!wasLeased) return;
+    topic.limits = afterSettle(topic.limits, this.#engine.env.now());
+    this.#engine.signals.ready(topic);
+    this.#engine.signals.changed(topic);
   }
 
   // ── dead letters ──────────────────────────────────────────────────────────────────────────────────────────────

@@ -77,6 +77,11 @@ export class Client {
     return this.call('cursors', { topic }, (queue) => queue.cursors(topic));
   }
 
+  /** Lets the completion scanner pass the topic now; tells its cursors. */
+  scan(topic: string) {
+    return this.call('cursors', { topic }, (queue) => queue.scan(topic));
+  }
+
   drained(topic: string, timeoutMs: number) {
     return this.call('drained', { topic, timeoutMs }, (queue, signal) =>
       queue.drained(topic, { timeoutMs, ...abortedBy(signal) }),

@@ -65,6 +65,12 @@ export class Script {
     await loop.sleep(this.#world.lastDueAt - loop.now);
     this.quietFrom = loop.now;
     await this.#workOff();
+    if (!scenario.exclusive) {
+      // What a redrive has moved that was cut off amid is found when the scanner passes the dead letters, which it does
+      // seldom; nobody was told that it was done.
+      for (const { name } of scenario.topics) await inspector.scan(name);
+      await this.#workOff();
+    }
     await this.#look(inspector);
     if (this.#random.chance(0.3)) {
       // What was only right in memory comes to light now.
