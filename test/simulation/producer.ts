@@ -9,7 +9,7 @@ const DOUBTFUL = new Set(['outcome-unknown', 'store-unavailable', 'shutting-down
 export class Producer extends Client {
   async run(tasks: number): Promise<void> {
     for (let sent = 0; sent < tasks && !this.world.quiet; ) {
-      await this.pause(60);
+      if (!this.world.scenario.hurried) await this.pause(60);
       const count = Math.min(
         tasks - sent,
         this.random.weighted({ '1': 5, '2': 2, '5': 2, '20': 1 }) as unknown as number,

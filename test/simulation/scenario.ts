@@ -30,6 +30,11 @@ export interface Scenario {
   readonly squatter: boolean;
   /** Tasks in all. */
   readonly tasks: number;
+  /**
+   * Producers don't rest between calls, so that more is ready than is handed out for a while, and workers take what they
+   * get, from whatever topic: it comes to light whose turn it is.
+   */
+  readonly hurried: boolean;
   /** Everybody waits so many times as long: hours instead of seconds. */
   readonly stretch: number;
   /** How likely a client goes away before its answer. */
@@ -108,6 +113,7 @@ export function drawScenario(random: Random, only?: Profile): Scenario {
     operators: random.int(0, 2),
     squatter: random.chance(0.3),
     tasks: random.int(60, 240),
+    hurried: random.chance(0.25),
     stretch: hours ? random.pick([300, 1000, 4000]) : 1,
     disconnects: profile === 'calm' ? 0 : random.pick([0, 0, 0.03]),
     restartMs: random.pick([5, 100, 1500]),

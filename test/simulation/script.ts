@@ -12,6 +12,7 @@ const STILL_MS = 9_000;
 const STILL_SHARED_MS = 20_000;
 /** A server gives up passing a call on after so long. */
 const PASSED_ON_MS = 6_000;
+const SQUATTED_MS = 6_000;
 /** Long enough for others to take the shards of a server over: they watch it stand still for ten seconds. */
 const LONG_SLEEP_MS = 12_000;
 /** Calls are answered within this time once nothing goes wrong, waits included. */
@@ -44,7 +45,8 @@ export class Script {
     const actors = this.#actors();
     const stopTrouble = this.#trouble();
     await actors.produced;
-    await loop.sleep(this.#random.around(1_000));
+    // Where one lease is extended on and on, others run out behind it meanwhile.
+    await loop.sleep(this.#random.around(scenario.squatter ? SQUATTED_MS : 1_000));
     await stopTrouble();
     const { delayMs } = scenario.rates;
     this.#faults.rates = { ...NO_FAULTS, delayMs };

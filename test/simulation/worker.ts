@@ -17,7 +17,8 @@ export class Worker extends Client {
 
   #request(): Omit<LeaseRequest, 'signal'> {
     const { random } = this;
-    const { topics } = this.world.scenario;
+    const { topics, hurried } = this.world.scenario;
+    if (hurried) return { max: random.pick([1, 1, 3]), waitMs: 500, worker: this.name };
     const asked = random.weighted({ all: 5, name: 3, names: 1, prefix: 1 });
     const names =
       asked === 'all'

@@ -148,10 +148,20 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'term-not-checked',
-    note: 'a server that was replaced goes on handing out tasks',
-    seeds: 100,
+    note: 'a server that was replaced goes on handing out tasks: it looks neither at its lease nor at the term',
+    seeds: 300,
     profile: 'zombies',
     edits: [
+      {
+        file: 'src/scheduler/holdings.ts',
+        find: 'if (this.#isSure()) return; for (const shard of this.held) this.#lose(shard);',
+        replace: '',
+      },
+      {
+        file: 'src/queue/session.ts',
+        find: 'mayClaim: (tenure) => tenure.serves && this.holdings.holds(tenure),',
+        replace: 'mayClaim: (tenure) => tenure.serves,',
+      },
       {
         file: 'src/core/claim.ts',
         find: '=> found > own',
