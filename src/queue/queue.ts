@@ -562,7 +562,7 @@ export class LocalQueue implements Queue {
     const late = this.#session.scanner.lateBy(this.#env.now());
     if (late > SCANNER_LATE_MS) reasons.push(`the completion scanner is ${Math.round(late / 1000)} s late`);
     const silent = this.#env.monotonic() - this.#session.holdings.lastAnswerAt;
-    if (silent > STORE_LATE_MS) {
+    if (silent > STORE_LATE_MS && !this.#store.exclusive) {
       reasons.push(`this server's beat was last raised ${Math.round(silent / 1000)} s ago`);
     }
     return { ready: reasons.length === 0, reasons };

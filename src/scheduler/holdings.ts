@@ -249,7 +249,8 @@ export class Holdings {
   }
 
   #again(): void {
-    if (this.#stopped) return;
+    // Nobody else can change what is in an embedded store.
+    if (this.#stopped || this.#store.exclusive) return;
     // The beat does not wait for its turn: a write of rows may be in doubt for longer than a lease lasts.
     this.#cancel = this.#env.timer(this.#nextTurnInMs(), () => {
       const watchdog = this.#watchdog();

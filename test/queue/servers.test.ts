@@ -2,6 +2,7 @@
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { parseLeaseToken } from '../../src/core/lease-token.ts';
 import { commitPatch, pendingEntry, verdictPatch } from '../../src/core/move.ts';
+import { deferred } from '../../src/queue/deferred.ts';
 import { silentLogger } from '../../src/queue/engine.ts';
 import { PeerUnreachableError, type Transport } from '../../src/queue/peers.ts';
 import { LocalQueue } from '../../src/queue/queue.ts';
@@ -15,6 +16,8 @@ interface Server {
   pause(): void;
   /** They go through again, those that waited first. */
   resume(): void;
+  /** From now on calls of one kind are carried out, and not answered until this is released. */
+  holdAnswers(of: keyof Store): () => void;
 }
 
 interface Place {
@@ -42,7 +45,13 @@ async function sharedStore(shards = 8): Promise<Place> {
     async server(kind) {
       const { door, shared } = throughADoor(store);
       const queue = await LocalQueue.start(shared, env, silentLogger, transport);
-      const server = { queue, pause: door.close, resume: door.open, isPaused: door.isClosed };
+      const server = {
+        queue,
+        pause: door.close,
+        resume: door.open,
+        isPaused: door.isClosed,
+        holdAnswers: door.holdAnswers,
+      };
       onTestFinished(async () => {
         door.open();
         // A stop tells other servers, which a clock that stands still would keep waiting.
@@ -66,6 +75,7 @@ async function sharedStore(shards = 8): Promise<Place> {
 function throughADoor(store: Store) {
   let opened: Promise<void> | null = null;
   let open = (): void => {};
+  const answers = new Map<string | symbol, Promise<void>>();
   const door = {
     close: () => {
       opened = new Promise((resolve) => {
@@ -77,6 +87,14 @@ function throughADoor(store: Store) {
       open();
     },
     isClosed: () => opened !== null,
+    holdAnswers: (of: keyof Store) => {
+      const held = deferred();
+      answers.set(of, held.promise);
+      return () => {
+        answers.delete(of);
+        held.resolve();
+      };
+    },
   };
   const shared = new Proxy(store, {
     get(target, name) {
@@ -87,7 +105,9 @@ function throughADoor(store: Store) {
       if (typeof member !== 'function') return member;
       return async (...args: unknown[]) => {
         while (opened !== null) await opened;
-        return Reflect.apply(member, target, args) as unknown;
+        const answer = (await Reflect.apply(member, target, args)) as unknown;
+        await answers.get(name);
+        return answer;
       };
     },
   });
@@ -152,6 +172,19 @@ describe('shards', () => {
     expect((await late).length + (await other.queue.lease({ topics: ['t'], max: 20 })).length).toBe(7);
     const { inFlight } = (await other.queue.cursors('t')).priorities[0]!;
     expect(inFlight).toBe(10);
+  });
+
+  test('are not taken from a living server by one that learns late that it lives', async () => {
+    const { env, server } = await sharedStore();
+    const first = await server();
+    const second = await server();
+    const release = second.holdAnswers('readNodes');
+    await env.advance(12_000);
+    release();
+    await env.advance(10);
+    expect([held(first), held(second)]).toEqual([4, 4]);
+    await env.advance(3_000);
+    expect([held(first), held(second)]).toEqual([4, 4]);
   });
 
   test('are held by a process that listens nowhere only while it leases', async () => {

@@ -113,7 +113,6 @@ export function drawScenario(random: Random, only?: Profile): Scenario {
     operators: random.int(0, 2),
     squatter: random.chance(0.3),
     tasks: random.int(60, 240),
-    hurried: random.chance(0.25),
     stretch: hours ? random.pick([300, 1000, 4000]) : 1,
     disconnects: profile === 'calm' ? 0 : random.pick([0, 0, 0.03]),
     restartMs: random.pick([5, 100, 1500]),
@@ -127,6 +126,7 @@ export function drawScenario(random: Random, only?: Profile): Scenario {
     servers: exclusive ? 1 : random.pick([1, 2, 2, 3, 3, 3]),
     lostMessages: profile === 'calm' ? 0 : random.pick([0, 0.02, 0.2]),
     limits,
+    hurried: random.chance(0.25),
   };
 }
 

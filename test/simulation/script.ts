@@ -1,4 +1,5 @@
 /** The course of a simulation: settings first, then trouble, then quiet, in which everything has to come right. */
+import type { PriorityCursors } from '../../src/queue/api.ts';
 import { Client, type World } from './client.ts';
 import { type Faults, NO_FAULTS } from './faults.ts';
 import { Operator } from './operator.ts';
@@ -9,7 +10,7 @@ import { Squatter, Worker } from './worker.ts';
 /** Nothing may come up any more once nothing came up for so long: longer than any delay, lease and backoff there is. */
 const STILL_MS = 9_000;
 /** The same where a server that is gone is replaced only once the others have found that out. */
-const STILL_SHARED_MS = 20_000;
+const STILL_SHARED_MS = 15_000;
 /** A server gives up passing a call on after so long. */
 const PASSED_ON_MS = 6_000;
 const SQUATTED_MS = 6_000;
@@ -17,6 +18,8 @@ const SQUATTED_MS = 6_000;
 const LONG_SLEEP_MS = 12_000;
 /** Calls are answered within this time once nothing goes wrong, waits included. */
 const PATIENCE_MS = 60_000;
+
+const waits = ({ priority, ready }: PriorityCursors): boolean => priority !== 'dead' && ready > 0;
 
 export class Script {
   readonly #world: World;
@@ -70,8 +73,12 @@ export class Script {
     if (!scenario.exclusive) {
       // What a redrive has moved that was cut off amid is found when the scanner passes the dead letters, which it does
       // seldom; nobody was told that it was done.
-      for (const { name } of scenario.topics) await inspector.scan(name);
-      await this.#workOff();
+      let isFound = false;
+      for (const { name } of scenario.topics) {
+        const answer = await inspector.scan(name);
+        if (answer.kind !== 'ok' || answer.value.priorities.some(waits)) isFound = true;
+      }
+      if (isFound) await this.#workOff();
     }
     await this.#look(inspector);
     if (this.#random.chance(0.3)) {

@@ -54,6 +54,8 @@ function profileOf(text: string | undefined): Profile | undefined {
 }
 
 async function main(): Promise<number> {
+  // Thousands of errors are made in a seed, and few are looked at: with --trace they tell where they come from.
+  if (!opt.trace) Error.stackTraceLimit = 0;
   if (opt.help) {
     console.log(HELP);
     return 0;

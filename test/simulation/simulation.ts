@@ -109,15 +109,12 @@ export async function simulate(seed: number, options: SimulationOptions = {}): P
 }
 
 /** Looks the store over now and then; tells what was found first. */
-function watchStore(
-  { loop, cluster, scenario }: World,
-  tables: Tables,
-  random: Random,
-  over: () => boolean,
-): readonly string[] {
+function watchStore(world: World, tables: Tables, random: Random, over: () => boolean): readonly string[] {
+  const { loop, cluster, scenario } = world;
   const found: string[] = [];
   const look = async (): Promise<void> => {
-    if (over() || found.length > 0) return;
+    // Once it is quiet, the last look is enough.
+    if (over() || world.quiet || found.length > 0) return;
     const at = loop.now.toFixed(0);
     found.push(...(await findings(tables, cluster.calls)).map((finding) => `at ${at} ms: ${finding}`));
     later();

@@ -86,8 +86,13 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'src/queue/move.ts',
-        find: 'Promise.all([dest.append(entries), activity.ensure(dest)]); await activity.confirm(dest);',
+        find: 'Promise.all([dest.append(entries), activity.ensure(dest)]);',
         replace: 'Promise.all([dest.append(entries)]);',
+      },
+      {
+        file: 'src/queue/move.ts',
+        find: 'dest.onTheirWay.add(id); await activity.confirm(dest);',
+        replace: 'dest.onTheirWay.add(id);',
       },
     ],
   },
@@ -148,13 +153,18 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'term-not-checked',
-    note: 'a server that was replaced goes on handing out tasks: it looks neither at its lease nor at the term',
-    seeds: 300,
-    profile: 'zombies',
+    note: 'a server that was replaced goes on handing out tasks: it looks neither at its lease, nor at the rows, nor at the term',
+    seeds: 60,
+    profile: 'pauses',
     edits: [
       {
         file: 'src/scheduler/holdings.ts',
         find: 'if (this.#isSure()) return; for (const shard of this.held) this.#lose(shard);',
+        replace: '',
+      },
+      {
+        file: 'src/scheduler/holdings.ts',
+        find: 'if (row?.holder !== this.#self.id || row.term !== term) this.#lose(shard);',
         replace: '',
       },
       {

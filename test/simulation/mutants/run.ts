@@ -5,6 +5,7 @@ import { cpSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
+import { build } from 'esbuild';
 import { apply, misfits } from './apply.ts';
 import { MUTANTS, type Mutant } from './mutants.ts';
 
@@ -88,7 +89,17 @@ async function judge(mutant: Mutant, seconds: number): Promise<Verdict> {
     symlinkSync(join(ROOT, 'node_modules'), join(scratch, 'node_modules'));
     apply(scratch, mutant);
     const profile = mutant.profile === undefined ? [] : ['--profile', mutant.profile];
-    const args = ['--import', 'tsx', 'test/simulation/sim.ts', '--json', '--seeds', String(seeds), ...profile];
+    const program = join(scratch, 'sim.mjs');
+    await build({
+      entryPoints: [join(scratch, 'test/simulation/sim.ts')],
+      outfile: program,
+      bundle: true,
+      platform: 'node',
+      format: 'esm',
+      packages: 'external',
+      logLevel: 'warning',
+    });
+    const args = [program, '--json', '--jobs', '1', '--seeds', String(seeds), ...profile];
     const { code, out, err } = await run(process.execPath, args, scratch, seconds);
     const caught = code === 1 ? ((JSON.parse(out) as { broken: readonly Broken[] }).broken[0] ?? null) : null;
     const failure =
