@@ -47,6 +47,13 @@ export interface LogPeers {
   found(log: Log): void;
 }
 
+interface FoundTail {
+  readonly from: number;
+  readonly to: number;
+  readonly segment: number;
+  readonly header: SegmentHeader | null;
+}
+
 /** A slot of delayed tasks, and its log once that was needed. */
 export type TimeSlot = Slot<Log>;
 
@@ -67,6 +74,7 @@ export class Log {
   #tail: LogEnd | null = null;
   /** Bytes an entry took on average in the segment before the tail. */
   #averageBefore = 0;
+  #finding: Promise<void> = Promise.resolve();
   /** From which id on another server is putting something there, and what ends its turn. */
   #lent: { readonly from: number; end(): void } | null = null;
   /** What was put into a log that another server schedules, which is to be told of it. */
@@ -250,9 +258,9 @@ export class Log {
    * learnt meanwhile, by an append or another look, tells nothing.
    *
    * @param isWrong what is known here was found to be wrong: the log may also end before it
-   * @returns from which id to which it was found to go on; null: nothing new
+   * @returns from which id to which it was found to go on, and the header of its last segment; null: nothing new
    */
-  async findTail(from: number, isWrong = false): Promise<{ readonly from: number; readonly to: number } | null> {
+  async findTail(from: number, isWrong = false): Promise<FoundTail | null> {
     const known = this.#tail;
     // Of the last segment that was found not to be full: where the walk ends.
     let header: SegmentHeader | null = null;
@@ -285,7 +293,7 @@ export class Log {
     this.#endsAt(found);
     // A time slot whose headers were deleted when it was drained begins anew.
     if (header === null && low === 0) this.#restart();
-    return { from: before, to: this.nextId };
+    return { from: before, to: this.nextId, segment: low, header };
   }
 
   #endsAt(tail: LogEnd): void {
@@ -299,17 +307,23 @@ export class Log {
 
   /**
    * Looks whether others have appended behind the tail as it is known here, and counts what they did as ready; in a time
-   * slot, that is to be looked at.
-   * @returns the ranges of ids that are new
+   * slot, that is to be looked at. One look at a time: whoever looks knows what an earlier one has found, and has counted.
    */
-  async findNewTail(isWrong = false): Promise<readonly { readonly from: number; readonly to: number }[]> {
+  findNewTail(isWrong = false): Promise<void> {
+    const found = this.#finding.then(() => this.#findNewTail(isWrong));
+    this.#finding = found.catch(() => {});
+    return found;
+  }
+
+  async #findNewTail(isWrong: boolean): Promise<void> {
     const added: { from: number; to: number }[] = [];
     const found = await this.findTail(this.nextId, isWrong);
     // Whoever only puts into it counts nothing.
-    if (this.tenure.term === null) return added;
+    if (this.tenure.term === null) return;
     for (let at = found?.from ?? 0; at < (found?.to ?? 0); ) {
       const segment = segmentOf(at, this.#size);
-      const header = await this.#store.readSegment(this.address, segment);
+      const isLast = segment === found!.segment;
+      const header = isLast ? found!.header : await this.#store.readSegment(this.address, segment);
       if (header === null) break;
       const to = Math.min(found!.to, Math.max(at, entriesEnd(header)));
       if (to > at) added.push({ from: at, to });
@@ -318,7 +332,6 @@ export class Log {
     }
     for (const { from, to } of added) this.#countAdded(from, to);
     if (added.length > 0) this.#peers.found(this);
-    return added;
   }
 
   #countAdded(from: number, to: number): void {
