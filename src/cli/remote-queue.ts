@@ -3,6 +3,7 @@ import type { Status } from '../http/status-page.ts';
 import type {
   EnqueueOptions,
   EnqueueResult,
+  Explanation,
   LeasedTask,
   LeaseRequest,
   Queue,
@@ -112,6 +113,10 @@ export class RemoteQueue implements CommandQueue {
 
   async cursors(topic: string): Promise<TopicCursors> {
     return (await this.#call('GET', adminPath(topic, 'cursors'))) as TopicCursors;
+  }
+
+  async why(topic: string, id?: string): Promise<Explanation> {
+    return (await this.#call('GET', adminPath(topic, 'why'), undefined, { task: id })) as Explanation;
   }
 
   async scan(topic: string): Promise<TopicCursors> {

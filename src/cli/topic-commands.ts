@@ -3,7 +3,15 @@ import type { Command } from 'commander';
 import { DEFAULT_SETTINGS } from '../core/settings.ts';
 import { statusText } from '../http/status-page.ts';
 import { duration, safeText, time } from '../http/text.ts';
-import type { PriorityCursors, SettingsPatch, TopicCursors, TopicInfo, TopicSummary } from '../queue/api.ts';
+import type {
+  Explanation,
+  Obstacle,
+  PriorityCursors,
+  SettingsPatch,
+  TopicCursors,
+  TopicInfo,
+  TopicSummary,
+} from '../queue/api.ts';
 import { positive, several, topicName } from './arguments.ts';
 import { examples, partlyRefused, type QueueOptions, type Surroundings, withQueue } from './command.ts';
 import type { Connection } from './connect.ts';
@@ -54,6 +62,17 @@ export function addTopicCommands(program: Command, surroundings: Surroundings): 
     print(options, answer, () => cursorsText(answer));
   });
   examples(cursors, 'ebbmark cursors mail.example.org');
+
+  const why = program
+    .command('why')
+    .description('why a topic, or one of its tasks, is not being handed out just now, and what would change that')
+    .argument('<topic>', '', topicName)
+    .argument('[task]', 'the id of a task');
+  withQueue(why, surroundings, async ({ queue }, options: QueueOptions, name: string, task: string | undefined) => {
+    const answer = await queue.why(name, task);
+    print(options, answer, () => whyText(answer));
+  });
+  examples(why, 'ebbmark why mail.example.org', 'ebbmark why mail.example.org 01JC3V5H8N6N3Q0QAZ0S9QF6YD.5.17');
 
   const scan = program
     .command('scan')
@@ -172,6 +191,21 @@ function cursorsText({ topic, priorities }: TopicCursors): string {
       heldBy(tier),
     ]),
   );
+}
+
+function whyText({ topic, task, servable, obstacles }: Explanation): string {
+  const what = task === null ? safeText(topic) : `${safeText(task.id)} of ${safeText(topic)}, which is ${task.state},`;
+  if (servable) return `Nothing keeps ${what} from being handed out: the next lease that asks for it gets it.`;
+  return [`${what} is not handed out just now:`, ...obstacles.map(obstacleText)].join('\n\n');
+}
+
+function obstacleText({ code, detail, until, remedy, leases }: Obstacle): string {
+  return [
+    `  ${code}: ${safeText(detail, 500)}`,
+    ...(until === null ? [] : [`    until ${time(until)}`]),
+    ...leases.map((one) => `    ${safeText(one.id)}, ${safeText(one.worker ?? 'no name')}, until ${time(one.until)}`),
+    `    ${safeText(remedy, 500)}`,
+  ].join('\n');
 }
 
 function heldBy({ heldBy: holder }: PriorityCursors): string {

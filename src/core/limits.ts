@@ -63,6 +63,29 @@ export function gateOf(state: LimitState, inFlight: number, settings: LimitSetti
   return { allowed, nextAt };
 }
 
+const OPEN: LimitSettings = {
+  paused: false,
+  blockedUntil: null,
+  maxInFlight: null,
+  minIntervalMs: null,
+  cooldownMs: null,
+  rate: null,
+};
+export type Limit = keyof LimitSettings;
+
+/** The limits by which the gate is shut now, each with the time when that ends by itself; null: it does not. */
+export function closedBy(
+  state: LimitState,
+  inFlight: number,
+  settings: LimitSettings,
+  now: number,
+): readonly { readonly limit: Limit; readonly until: number | null }[] {
+  return (Object.keys(OPEN) as Limit[]).flatMap((limit) => {
+    const { allowed, nextAt } = gateOf(state, inFlight, { ...OPEN, [limit]: settings[limit] }, now);
+    return allowed === 0 ? [{ limit, until: nextAt }] : [];
+  });
+}
+
 /**
  * The state after `count` tasks were leased.
  *

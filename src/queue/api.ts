@@ -220,6 +220,45 @@ export interface TopicCursors {
   readonly priorities: readonly PriorityCursors[];
 }
 
+export const OBSTACLES = [
+  'no-holder',
+  'paused',
+  'blocked',
+  'in-flight-limit',
+  'interval',
+  'cooldown',
+  'rate',
+  'no-ready-task',
+  'behind-others',
+  'not-due',
+  'leased',
+  'dead',
+  'settled',
+] as const;
+
+/** Something that keeps a topic, or a task, from being handed out now. */
+export interface Obstacle {
+  readonly code: (typeof OBSTACLES)[number];
+  /** What it is, in a sentence. */
+  readonly detail: string;
+  /** When it is over by itself, in milliseconds since 1970; null: that is not known, or never. */
+  readonly until: number | null;
+  /** What would change it. */
+  readonly remedy: string;
+  /** Leases that are in the way; the first ten. */
+  readonly leases: readonly { readonly id: string; readonly worker: string | null; readonly until: number }[];
+}
+
+/** Why a topic, or one of its tasks, is not being handed out just now. */
+export interface Explanation {
+  readonly topic: string;
+  /** The task that was asked about; null: the topic alone was. */
+  readonly task: { readonly id: string; readonly state: TaskState } | null;
+  /** Nothing is in the way: the next lease that asks for it gets it. */
+  readonly servable: boolean;
+  readonly obstacles: readonly Obstacle[];
+}
+
 /** A change of settings; what is absent stays, null removes a limit or bound. */
 export type SettingsPatch = { readonly [K in Exclude<keyof TopicSettings, 'purgedAt'>]?: TopicSettings[K] };
 
@@ -322,6 +361,11 @@ export interface Queue {
   /** Active topics in the order of their names. */
   topics(request?: { readonly after?: string; readonly limit?: number; readonly prefix?: string }): Promise<TopicPage>;
   cursors(topic: string): Promise<TopicCursors>;
+  /**
+   * Why the topic, or the task of this id, is not being handed out just now, and what would change that.
+   * @throws QueueError `topic-not-found`, `task-not-found`
+   */
+  why(topic: string, id?: string): Promise<Explanation>;
   /** Runs the completion scanner over the topic now. */
   scan(topic: string): Promise<TopicCursors>;
   /** Resolves to true once nothing of the topic is ready, delayed or leased; false when `timeoutMs` is over first. */

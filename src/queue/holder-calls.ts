@@ -3,6 +3,7 @@ import { QueueError } from '../core/errors.ts';
 import { DEAD_TIER } from '../core/log.ts';
 import { recountDead } from '../scheduler/recover.ts';
 import type {
+  Explanation,
   ListRequest,
   RedriveRequest,
   RedriveResult,
@@ -47,6 +48,12 @@ export const holderCalls = {
     inspector.list(topic, request),
 
   cursors: ({ inspector }: Session, topic: Topic): Promise<TopicCursors> => inspector.cursors(topic),
+
+  async why(session: Session, topic: Topic, id: string | null): Promise<Explanation> {
+    if (id !== null) return session.explainer.task(topic, id);
+    await mustExist(session, topic);
+    return session.explainer.topic(topic);
+  },
 
   async scan({ scanner, inspector }: Session, topic: Topic): Promise<TopicCursors> {
     for (const log of [...topic.logs.values()]) await scanner.passNow(log);

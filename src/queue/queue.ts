@@ -7,6 +7,7 @@ import { type NodeRow, type Store, StoreUnavailableError } from '../store/store.
 import type {
   EnqueueOptions,
   EnqueueResult,
+  Explanation,
   LeasedTask,
   LeaseRequest,
   ListRequest,
@@ -379,6 +380,22 @@ export class LocalQueue implements Queue {
 
   cursors(name: string): Promise<TopicCursors> {
     return this.#atHolder('cursors', name);
+  }
+
+  async why(name: string, id?: string): Promise<Explanation> {
+    try {
+      return await this.#atHolder('why', name, id ?? null);
+    } catch (error) {
+      if (!(error instanceof QueueError) || error.code !== 'not-holder') throw error;
+      const obstacle = {
+        code: 'no-holder' as const,
+        detail: 'No server that can be reached hands out the tasks of this topic just now.',
+        until: null,
+        remedy: 'Another server takes it over within seconds; if not, look at the logs of the servers and at /readyz.',
+        leases: [],
+      };
+      return { topic: name, task: null, servable: false, obstacles: [obstacle] };
+    }
   }
 
   scan(name: string): Promise<TopicCursors> {

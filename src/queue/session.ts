@@ -25,6 +25,7 @@ import { Settler } from './settle.ts';
 import type { Tenure } from './tenure.ts';
 import { type Topic, TopicBook } from './topics.ts';
 import { Waits } from './waits.ts';
+import { Explainer } from './why.ts';
 
 /** Shards, and logs of each, that are loaded at the same time. */
 const SHARDS_AT_ONCE = 32;
@@ -61,6 +62,7 @@ export class Session {
   readonly rescheduler: Rescheduler;
   readonly manager: Manager;
   readonly inspector: Inspector;
+  readonly explainer: Explainer;
   readonly neighbours: Neighbours;
   readonly #counter: SlotCounter;
   readonly #timers: Timers;
@@ -115,6 +117,7 @@ export class Session {
     this.settler = new Settler(this.engine, this.#mover);
     this.manager = new Manager(this.engine, this.#mover, claimer, this.locator);
     this.inspector = new Inspector(this.engine);
+    this.explainer = new Explainer(this.engine, this.locator, this.inspector);
     this.leaser = new Leaser(this.engine, this.ring, claimer);
     book.takeTurn = (log) => this.neighbours.takeTurn(log);
     book.onAppended = (log) => {

@@ -148,6 +148,19 @@ describe('the way of a task, against a running server', () => {
     expect(await json(['cursors', 'more'])).toMatchObject({ topic: 'more', priorities: expect.any(Array) });
   });
 
+  it('why', async () => {
+    const { id } = await json(['enqueue', 'reasons', '1']);
+    expect((await ebbmark(['why', 'reasons'])).out).toBe(
+      'Nothing keeps reasons from being handed out: the next lease that asks for it gets it.\n',
+    );
+    await ebbmark(['set', 'reasons', 'maxInFlight=1']);
+    const { tasks } = await json(['lease', 'reasons']);
+    const shown = await ebbmark(['why', 'reasons']);
+    expect(shown.out).toMatch(/^reasons is not handed out just now:\n\n {2}in-flight-limit: 1 of 1 /);
+    expect(shown.out).toContain(tasks[0].id);
+    expect((await json(['why', 'reasons', id])).obstacles[0]).toMatchObject({ code: 'leased' });
+  });
+
   it('topics and status', async () => {
     await server.enqueue('list/\u202e\u0300', { payload: 1 });
     await server.enqueue('list/b', { payload: 1 }, { payload: 1 });

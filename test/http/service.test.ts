@@ -114,6 +114,7 @@ describe('/docs', () => {
         'PUT /v1/topics/{topic}',
         'DELETE /v1/topics/{topic}',
         'GET /v1/admin/topics/{topic}/cursors',
+        'GET /v1/admin/topics/{topic}/why',
         'POST /v1/admin/topics/{topic}/pause',
         'POST /v1/admin/topics/{topic}/resume',
         'POST /v1/admin/topics/{topic}/redrive',

@@ -171,6 +171,22 @@ describe('/v1/admin/topics/{topic}', () => {
     }
   });
 
+  it('says why nothing is handed out', async () => {
+    const ids = await server.enqueue('a-why', { payload: 1 });
+    expect((await server.get(admin('a-why', 'why'))).json).toEqual({
+      topic: 'a-why',
+      task: null,
+      servable: true,
+      obstacles: [],
+    });
+    await server.post(admin('a-why', 'pause'));
+    const answer = await server.get(`${admin('a-why', 'why')}?task=${encodeURIComponent(ids[0]!)}`);
+    expect(answer.status, answer.text).toBe(200);
+    expect(answer.json).toMatchObject({ task: { id: ids[0], state: 'ready' }, obstacles: [{ code: 'paused' }] });
+    expect((await server.get(`${admin('a-why', 'why')}?task=none`)).json.code).toBe('task-not-found');
+    expect((await server.get(admin('never-used', 'why'))).json.code).toBe('topic-not-found');
+  });
+
   it('pauses and resumes', async () => {
     await server.enqueue('a2', { payload: 1 });
     expect((await server.post(admin('a2', 'pause'))).json.settings.paused).toBe(true);

@@ -37,6 +37,7 @@ interface Agreed {
   TopicPage: Same<Wire<typeof Topics.TopicPage>, Api.TopicPage>;
   TopicsQuery: Same<Wire<typeof Topics.TopicsQuery>, NonNullable<Parameters<Api.Queue['topics']>[0]>>;
   Cursors: Same<Wire<typeof Topics.Cursors>, Api.TopicCursors>;
+  Explanation: Same<Wire<typeof Topics.Explanation>, Api.Explanation>;
   RedriveBody: Same<Wire<typeof Topics.RedriveBody>, Api.RedriveRequest>;
   RedriveAnswer: Same<Wire<typeof Topics.RedriveAnswer>, Api.RedriveResult>;
   QueueStatus: Same<Wire<typeof Service.QueueStatus>, Api.QueueStatus>;

@@ -2,7 +2,8 @@
 import Type from 'typebox';
 import { PAGE_TASKS, SETTING_BOUNDS, TOPIC_BYTES, WAIT_MS } from '../../core/bounds.ts';
 import { DEFAULT_SETTINGS } from '../../core/settings.ts';
-import { Count, Ms, Nullable, Ref, Strict, Time, Within } from './schema.ts';
+import { OBSTACLES, TASK_STATES } from '../../queue/api.ts';
+import { Count, Ms, Nullable, OneOf, Ref, Strict, Time, Within } from './schema.ts';
 
 const D = DEFAULT_SETTINGS;
 const B = SETTING_BOUNDS;
@@ -189,6 +190,30 @@ export const PriorityCursors = Strict({
 });
 export const Cursors = Strict({ topic: Type.String(), priorities: Type.Array(PriorityCursors) }, { $id: 'Cursors' });
 export const CursorsRef = Ref(Cursors);
+
+export const WhyQuery = Strict({
+  task: Type.Optional(
+    Type.String({ minLength: 1, maxLength: 8192, description: 'A task of the topic; the topic alone when absent.' }),
+  ),
+});
+const Obstacle = Strict({
+  code: OneOf(OBSTACLES),
+  detail: Type.String({ description: 'What it is, in a sentence.' }),
+  until: Nullable(Time({ description: 'When it is over by itself; null where that is not known, or never.' })),
+  remedy: Type.String({ description: 'What would change it.' }),
+  leases: Type.Array(Strict({ id: Type.String(), worker: Nullable(Type.String()), until: Time() }), {
+    description: 'Leases that are in the way; the first ten.',
+  }),
+});
+export const Explanation = Strict(
+  {
+    topic: Type.String(),
+    task: Nullable(Strict({ id: Type.String(), state: OneOf(TASK_STATES) })),
+    servable: Type.Boolean({ description: 'Nothing is in the way: the next lease that asks for it gets it.' }),
+    obstacles: Type.Array(Obstacle),
+  },
+  { $id: 'Explanation' },
+);
 
 export const RedriveBody = Strict(
   {

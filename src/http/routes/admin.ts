@@ -1,7 +1,15 @@
 import type { App, Surroundings } from '../app.ts';
 import { Ref } from '../contract/schema.ts';
 import { NoBody, NoQuery } from '../contract/service.ts';
-import { CursorsRef, RedriveAnswer, RedriveBody, Topic, TopicParams } from '../contract/topics.ts';
+import {
+  CursorsRef,
+  Explanation,
+  RedriveAnswer,
+  RedriveBody,
+  Topic,
+  TopicParams,
+  WhyQuery,
+} from '../contract/topics.ts';
 import { orEmpty } from '../optional-body.ts';
 
 const tags = ['admin'];
@@ -22,6 +30,22 @@ export function adminRoutes(app: App, { queue }: Surroundings): void {
       config: { docs: { codes: ['topic-invalid', 'topic-not-found'] } },
     },
     (request) => queue.cursors(request.params.topic),
+  );
+
+  app.get(
+    '/v1/admin/topics/:topic/why',
+    {
+      schema: {
+        operationId: 'getWhy',
+        summary: 'Why a topic, or one of its tasks, is not being handed out just now, and what would change that',
+        tags,
+        params: TopicParams,
+        querystring: WhyQuery,
+        response: { 200: Explanation },
+      },
+      config: { docs: { codes: ['topic-invalid', 'topic-not-found', 'task-not-found'] } },
+    },
+    (request) => queue.why(request.params.topic, request.query.task),
   );
 
   app.post(
