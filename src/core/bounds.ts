@@ -71,6 +71,8 @@ export const SETTING_BOUNDS = {
   bandFrom: { min: Number.MIN_SAFE_INTEGER, max: Number.MAX_SAFE_INTEGER },
   bands: { min: 1, max: TIERS },
   buckets: { min: 1, max: TIERS },
+  weight: { min: 1, max: 1_000 },
+  tierShare: { min: 1, max: 50 },
 } as const;
 
 function assertBounds(): void {

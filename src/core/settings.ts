@@ -32,6 +32,13 @@ export interface TopicSettings {
   readonly bands: readonly number[] | null;
   /** Without priorities: spread tasks over so many tiers, leased in turn; null: off. */
   readonly buckets: number | null;
+  /** How many turns the topic has in each round of a lease that goes over several topics. */
+  readonly weight: number;
+  /**
+   * Of so many percent of the leases, the tier that was served longest ago comes first, so that low ones are not starved;
+   * null: always the highest.
+   */
+  readonly tierShare: number | null;
   readonly paused: boolean;
   /** Tasks enqueued up to this time are purged; set by a purge only. */
   readonly purgedAt: number | null;
@@ -59,6 +66,8 @@ export const DEFAULT_SETTINGS: TopicSettings = {
   dedupWindowMs: 86_400_000,
   bands: null,
   buckets: null,
+  weight: 1,
+  tierShare: null,
   paused: false,
   purgedAt: null,
 };

@@ -34,6 +34,8 @@ const RULES: { readonly [K in Exclude<keyof TopicSettings, 'purgedAt'>]: Check }
   dedupWindowMs: orNull(within(B.dedupWindowMs)),
   bands: orNull(checkBands),
   buckets: orNull(within(B.buckets)),
+  weight: within(B.weight),
+  tierShare: orNull(within(B.tierShare)),
   paused: (value, path) => {
     if (typeof value !== 'boolean') throw invalid(path, value, 'true or false', 'true');
     return value;

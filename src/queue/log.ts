@@ -95,6 +95,8 @@ export class Log {
   readonly open = new OpenEntries();
   /** The term last seen in the header of the scan cursor's segment, and how far that segment reaches. */
   scanHeader: { segment: number; term: number; end: number; full: boolean; averageBytes: number } | null = null;
+  /** When it was last handed out from, counted in leases. */
+  servedNth = 0;
   /** When it was last looked up: who did may be about to append. */
   touchedAt = 0;
   /**

@@ -36,6 +36,10 @@ export class Topic {
   limits: LimitState;
   /** When it was last served, counted in leases: who waits longest is next. */
   servedNth = 0;
+  /** Turns it had in this round, of as many as it weighs. */
+  turnsTaken = 0;
+  /** Percent of a lease that the tiers which wait are owed. */
+  shareDue = 0;
   /** Deals tasks out over buckets. */
   turn = 0;
   /** Leases from buckets in turn. */

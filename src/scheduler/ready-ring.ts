@@ -4,6 +4,7 @@ import type { Log } from '../queue/log.ts';
 import { LEASED_TIERS, type Topic } from '../queue/topics.ts';
 import type { CheckedLease } from '../queue/validate.ts';
 import { AlarmClock } from './alarm.ts';
+import { Rounds } from './rounds.ts';
 
 /** Entries that a lease call is to take from a log. */
 export interface Pick {
@@ -29,8 +30,7 @@ const LOGS_PER_CALL = 32;
  */
 export class ReadyRing {
   readonly #env: Environment;
-  /** A Map keeps the order of insertion: the first is next, and whoever was served goes to the end. */
-  readonly #ring = new Map<string, Topic>();
+  readonly #ring = new Rounds();
   readonly #gates: AlarmClock<Topic>;
   readonly #waitersByName = new Map<string, Set<Waiter>>();
   readonly #waitersByPrefix = new Set<Waiter>();
@@ -59,7 +59,7 @@ export class ReadyRing {
       if (gate.nextAt !== null) this.#gates.set(topic, gate.nextAt);
       return;
     }
-    if (!this.#ring.has(topic.name)) this.#ring.set(topic.name, topic);
+    if (!this.#ring.has(topic.name)) this.#ring.add(topic);
     this.#wake(topic, Math.min(gate.allowed, topic.available));
   }
 
@@ -69,6 +69,8 @@ export class ReadyRing {
    */
   pick(request: CheckedLease, want: number, had: ReadonlyMap<string, number>): readonly Pick[] {
     const plan = new Plan(request, want, had, this.#env.now());
+    /** How many tasks are a turn. */
+    let turn = 1;
     if (request.order === 'priority') {
       const candidates = this.#candidates(request, Number.POSITIVE_INFINITY, had);
       for (const tier of LEASED_TIERS) {
@@ -83,18 +85,22 @@ export class ReadyRing {
       // Round after round, so that a large call does not take all from the first topic it meets. Where there are many
       // topics it takes several tasks of each and leaves the others to the next call: each log costs a write of its own.
       const least = Math.max(1, Math.floor(want / LOGS_PER_CALL));
-      for (let share = Math.max(least, Math.floor(want / Math.max(1, candidates.length))); plan.left > 0; ) {
+      const turns = candidates.reduce((sum, { settings }) => sum + settings.weight, 0);
+      turn = Math.max(least, Math.floor(want / Math.max(1, turns)));
+      for (let share = turn; plan.left > 0; ) {
         const before = plan.left;
         for (const topic of candidates) {
           if (plan.left === 0) break;
-          plan.take(topic, share, logsInOrder(topic, request.tiers));
+          plan.take(topic, share * topic.settings.weight, plan.logsOf(topic));
         }
         if (plan.left === before) break;
         share = plan.left;
       }
     }
-    for (const topic of plan.topics()) this.#served(topic);
-    return plan.picks();
+    for (const [topic, count] of plan.topics()) this.#served(topic, Math.ceil(count / turn));
+    const picks = plan.picks();
+    for (const { log } of picks) log.servedNth = this.#servedCount;
+    return picks;
   }
 
   /** Topics in the ring that a call asks for, next first. */
@@ -117,11 +123,12 @@ export class ReadyRing {
     return found;
   }
 
-  /** Served: to the end of the ring. A limited topic leaves it until its claim is counted. */
-  #served(topic: Topic): void {
-    topic.servedNth = ++this.#servedCount;
-    this.#ring.delete(topic.name);
-    if (!topic.limited) this.#ring.set(topic.name, topic);
+  /** Served: to the end of the ring, once its turns are over. A limited topic leaves it until its claim is counted. */
+  #served(topic: Topic, turns: number): void {
+    this.#servedCount++;
+    this.#ring.served(topic, turns);
+    if (topic.turnsTaken === 0) topic.servedNth = this.#servedCount;
+    if (!topic.limited) this.#ring.add(topic);
   }
 
   /** The claims of a pick are done. */
@@ -236,15 +243,33 @@ const hasReady = (topic: Topic, tiers: ReadonlySet<number>): boolean => {
   return false;
 };
 
-/** Logs of the tiers asked for: highest first, or, with buckets, in turn. */
+/**
+ * Logs of the tiers asked for: highest first, or, with buckets, in turn; of a share of the leases, those first that were
+ * served longest ago.
+ */
 function* logsInOrder(topic: Topic, tiers: ReadonlySet<number> | null): Generator<Log | undefined> {
   const buckets = topic.settings.buckets ?? 0;
+  if (buckets === 0 && isShared(topic)) {
+    const logs = [...topic.logs.values()].filter(
+      (log) => !log.isDead && (tiers === null || tiers.has(log.address.tier)),
+    );
+    yield* logs.sort((a, b) => a.servedNth - b.servedNth || b.address.tier - a.address.tier);
+    return;
+  }
   const first = buckets > 0 ? topic.leaseTurn++ : 0;
   for (let nth = 0; nth < TIERS; nth++) {
     // What was put elsewhere before the topic had buckets comes after them.
     const tier = nth < buckets ? (first + nth) % buckets : TIERS - 1 - (nth - buckets);
     if (tiers === null || tiers.has(tier)) yield topic.logs.get(tier);
   }
+}
+
+/** Whether it is the turn of the tiers that wait, by the topic's `tierShare`. */
+function isShared(topic: Topic): boolean {
+  topic.shareDue += topic.settings.tierShare ?? 0;
+  if (topic.shareDue < 100) return false;
+  topic.shareDue -= 100;
+  return true;
 }
 
 /** What a lease call takes, as it is put together. */
@@ -254,6 +279,7 @@ class Plan {
   readonly #now: number;
   readonly #counts = new Map<Log, { readonly topic: Topic; count: number }>();
   readonly #perTopic = new Map<Topic, number>();
+  readonly #logs = new Map<Topic, readonly (Log | undefined)[]>();
   left: number;
 
   constructor(request: CheckedLease, want: number, had: ReadonlyMap<string, number>, now: number) {
@@ -282,8 +308,19 @@ class Plan {
     }
   }
 
-  topics(): Iterable<Topic> {
-    return this.#perTopic.keys();
+  /** The logs of a topic in the order in which this call takes from them. */
+  logsOf(topic: Topic): readonly (Log | undefined)[] {
+    let logs = this.#logs.get(topic);
+    if (logs === undefined) {
+      logs = [...logsInOrder(topic, this.#request.tiers)];
+      this.#logs.set(topic, logs);
+    }
+    return logs;
+  }
+
+  /** The topics, and how many tasks it takes of each. */
+  topics(): Iterable<readonly [Topic, number]> {
+    return this.#perTopic;
   }
 
   picks(): readonly Pick[] {

@@ -97,7 +97,7 @@ export function drawScenario(random: Random, only?: Profile): Scenario {
   const limits = random.chance(0.3);
   const exclusive = hours || (!has('zombies') && random.chance(0.35));
   const names = random.pick([['a'], ['a', 'b'], ['a/x', 'a/y', 'b'], ['a/x', 'a/y', 'b/x', 'b/y', 'c']]);
-  return {
+  const scenario: Scenario = {
     profile,
     meta: {
       segmentSize: random.int(4, 16),
@@ -128,6 +128,8 @@ export function drawScenario(random: Random, only?: Profile): Scenario {
     limits,
     hurried: random.chance(0.25),
   };
+  const topics = scenario.topics.map(({ name, patch }) => ({ name, patch: { ...patch, ...drawShares(random) } }));
+  return { ...scenario, topics };
 }
 
 /** Settings of a topic, as they are set before anything else happens. */
@@ -144,6 +146,14 @@ function drawSettings(random: Random, limits: boolean): SettingsPatch {
     maxRunMs: random.chance(0.15) ? 3000 : null,
     ...(random.chance(0.1) ? { buckets: random.int(2, 4) } : random.chance(0.1) ? { bands: [1, 10, 100] } : {}),
     ...(limits ? drawLimits(random) : {}),
+  };
+}
+
+/** Drawn behind all else: seeds mean what they meant before there were shares. */
+function drawShares(random: Random): SettingsPatch {
+  return {
+    ...(random.chance(0.2) ? { weight: random.int(2, 4) } : {}),
+    ...(random.chance(0.1) ? { tierShare: random.pick([10, 50]) } : {}),
   };
 }
 

@@ -93,6 +93,18 @@ const settable = {
       examples: [4],
     }),
   ),
+  weight: Within(B.weight, {
+    default: D.weight,
+    description: 'How many turns the topic has in each round of a lease that goes over several topics.',
+    examples: [3],
+  }),
+  tierShare: Nullable(
+    Within(B.tierShare, {
+      description:
+        'Of so many percent of the leases, the tier that was served longest ago comes first, so that low ones are not starved; null: always the highest.',
+      examples: [10],
+    }),
+  ),
   paused: Type.Boolean({ default: D.paused, examples: [true] }),
 };
 

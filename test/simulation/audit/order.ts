@@ -15,7 +15,7 @@ export function highestFirst(facts: Facts): readonly string[] {
   const ready = readyStretches(facts);
   for (const grant of facts.grants) {
     const settings = facts.settings(grant.topic);
-    if (settings.bands !== null || settings.buckets !== null) continue;
+    if (settings.bands !== null || settings.buckets !== null || settings.tierShare !== null) continue;
     const { call } = grant;
     const passed = ready.find(
       (other) =>
@@ -40,7 +40,8 @@ export function nobodyStarves(facts: Facts): readonly string[] {
   const open = openTopics(facts);
   // Each server begins its leases with another holder in turn, and clients take now this server and now that; and some
   // calls are under way at the same time.
-  const most = facts.history.servers * (facts.history.settings.size + 4);
+  const turns = [...facts.history.settings.values()].reduce((sum, { weight }) => sum + weight, 0);
+  const most = facts.history.servers * (turns + 4);
   const leases = facts
     .calls('lease')
     .filter((call) => served(call).length > 0)

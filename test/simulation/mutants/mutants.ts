@@ -425,9 +425,22 @@ export const MUTANTS: readonly Mutant[] = [
     profile: 'calm',
     edits: [
       {
-        file: 'src/scheduler/ready-ring.ts',
-        find: 'topic.servedNth = ++this.#servedCount; this.#ring.delete(topic.name);',
-        replace: 'topic.servedNth = ++this.#servedCount; if (topic.limited) this.#ring.delete(topic.name);',
+        file: 'src/scheduler/rounds.ts',
+        find: 'this.delete(topic.name); topic.turnsTaken += turns;',
+        replace: 'topic.turnsTaken += turns;',
+      },
+    ],
+  },
+  {
+    name: 'turns-without-end',
+    note: 'a topic that weighs more than others never comes to the end of its turns',
+    seeds: 300,
+    profile: 'calm',
+    edits: [
+      {
+        file: 'src/scheduler/rounds.ts',
+        find: 'if (topic.turnsTaken >= topic.settings.weight) topic.turnsTaken = 0;',
+        replace: 'if (topic.settings.weight === 1) topic.turnsTaken = 0;',
       },
     ],
   },
