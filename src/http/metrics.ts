@@ -78,6 +78,14 @@ export function metricsOf(queue: Pick<Queue, 'status'>, processMetrics: boolean)
     },
   });
   new Gauge({
+    name: 'ebbmark_oldest_ready_seconds',
+    help: 'How long the ready task that has waited longest has waited, at the most; 0 where none is ready.',
+    registers: [registry],
+    collect() {
+      this.set((now.oldestReadyMs ?? 0) / 1000);
+    },
+  });
+  new Gauge({
     name: 'ebbmark_last_scan_timestamp_seconds',
     help: 'When the completion scanner last finished a pass; 0 before the first.',
     registers: [registry],

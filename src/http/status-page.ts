@@ -53,7 +53,12 @@ export function statusText({ version, uptimeMs, queue, topics }: Status): string
       ['active topics', queue.activeTopics, 'failed', queue.failed],
       ['shards held', `${queue.shards.held} of ${queue.shards.of}`, 'dead-lettered', queue.deadLettered],
       ['servers', queue.servers, 'expired', queue.expired],
-      ['', '', 'unknown at first', Object.values(queue.unknown).reduce((sum, count) => sum + count, 0)],
+      [
+        'oldest ready',
+        queue.oldestReadyMs === null ? '–' : duration(queue.oldestReadyMs),
+        'unknown at first',
+        Object.values(queue.unknown).reduce((sum, count) => sum + count, 0),
+      ],
     ],
   );
   const busiest = columns(

@@ -288,6 +288,8 @@ export interface QueueStatus {
   readonly delayed: number;
   readonly leased: number;
   readonly dead: number;
+  /** How long the ready task that has waited longest has waited, at the most, in milliseconds; null: none is ready. */
+  readonly oldestReadyMs: number | null;
   /** Lease calls that wait. */
   readonly waiting: number;
   readonly enqueued: number;

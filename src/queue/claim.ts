@@ -354,6 +354,8 @@ export class Claimer {
       }
     }
     log.countReady(-met);
+    // What stands behind them was put there later.
+    log.readySince = Math.max(log.readySince, entries.at(-1)?.placedAt ?? 0);
     log.reserved -= taken.size;
     if (log.ready === 0 && log.unscanned > 0) signals.due(log, now);
     counters.delivered += taken.size;

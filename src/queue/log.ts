@@ -95,6 +95,8 @@ export class Log {
   readonly open = new OpenEntries();
   /** The term last seen in the header of the scan cursor's segment, and how far that segment reaches. */
   scanHeader: { segment: number; term: number; end: number; full: boolean; averageBytes: number } | null = null;
+  /** No ready entry was put there before; where some are ready. */
+  readySince = 0;
   /** When it was last handed out from, counted in leases. */
   servedNth = 0;
   /** When it was last looked up: who did may be about to append. */
@@ -194,6 +196,7 @@ export class Log {
 
   /** So many more are ready, or fewer; where nothing is left, what was counted too often is forgotten. */
   countReady(by: number): void {
+    if (this.#ready === 0) this.readySince = this.#env.now();
     this.#ready = this.unscanned === 0 ? 0 : Math.max(0, this.#ready + by);
   }
 
@@ -439,6 +442,7 @@ export class Log {
       const appended: Appended = { segment: tail.segment, from: firstId, to: next, bytes, full, expiresAt };
       this.#appended(tail, appended);
       if (fits) {
+        if (this.#ready === 0) this.readySince = entries[0]!.placedAt;
         for (const { status } of entries) if (status === 'ready') this.#ready++;
         if (!this.tenure.holds && isReady) this.#untold.push(appended);
         this.#peers.appended(this);

@@ -542,9 +542,11 @@ export class LocalQueue implements Queue {
   status(): QueueStatus {
     const counts = { ready: 0, delayed: 0, leased: 0, dead: 0 };
     let activeTopics = 0;
+    let oldest = Number.POSITIVE_INFINITY;
     for (const topic of this.#session?.engine.book.all() ?? []) {
       if (!topic.tenure.holds) continue;
       activeTopics++;
+      oldest = Math.min(oldest, topic.readySince ?? oldest);
       const some = topic.counts();
       counts.ready += some.ready;
       counts.delayed += some.delayed;
@@ -559,6 +561,7 @@ export class LocalQueue implements Queue {
       shards: { held: this.#session?.holdings.held.length ?? 0, of: this.#store?.meta.shards ?? 0 },
       servers: 1 + (this.#session?.holdings.others.length ?? 0),
       ...counts,
+      oldestReadyMs: Number.isFinite(oldest) ? Math.max(0, this.#env.now() - oldest) : null,
       waiting: this.#dispatcher?.waiting ?? 0,
       ...counted,
       unknown: { ...unknown },

@@ -95,6 +95,15 @@ export class Topic {
     return sum;
   }
 
+  /** Since when a task may have been waiting at the most; null: none is ready. */
+  get readySince(): number | null {
+    let since: number | null = null;
+    for (const log of this.logs.values()) {
+      if (!log.isDead && log.ready > 0) since = Math.min(since ?? Number.POSITIVE_INFINITY, log.readySince);
+    }
+    return since;
+  }
+
   counts(): { ready: number; delayed: number; leased: number; dead: number } {
     let ready = 0;
     for (const log of this.logs.values()) if (!log.isDead) ready += log.ready;

@@ -31,9 +31,13 @@ async function recoverTier(engine: Engine, log: Log, topic: Topic): Promise<void
   await openBetween(engine, log, topic, log.completion, log.scan);
   // What was not counted may have been purged, or have expired: it is swept and looked through soon.
   log.sweep = topic.settings.purgedAt !== null;
-  if (log.unscanned > COUNTED) log.expiresAt = engine.env.now();
+  if (log.unscanned > COUNTED) {
+    log.expiresAt = engine.env.now();
+    for await (const head of heads(engine, log, log.scan, log.scan + 1)) log.readySince = head.placedAt;
+  }
   if (log.unscanned > 0 && log.unscanned <= COUNTED) {
     const interrupted: EntryHead[] = [];
+    let readySince = Number.POSITIVE_INFINITY;
     log.ready = 0;
     log.expiresAt = Number.POSITIVE_INFINITY;
     for await (const head of heads(engine, log, log.scan, log.nextId)) {
@@ -41,10 +45,14 @@ async function recoverTier(engine: Engine, log: Log, topic: Topic): Promise<void
         interrupted.push(head);
         if (!isPurged(head, topic.settings.purgedAt)) log.countedEarly.add(head.id);
       }
-      if (counts(head, topic) || log.countedEarly.has(head.id)) log.countReady(1);
+      if (counts(head, topic) || log.countedEarly.has(head.id)) {
+        log.countReady(1);
+        readySince = Math.min(readySince, head.placedAt);
+      }
       if (head.expiresAt !== null) log.expiresAt = Math.min(log.expiresAt, head.expiresAt);
     }
     log.interrupted = interrupted;
+    if (log.ready > 0) log.readySince = readySince;
   }
 }
 

@@ -49,6 +49,11 @@ export const QueueStatus = Strict({
   delayed: Count(),
   leased: Count(),
   dead: Count(),
+  oldestReadyMs: Nullable(
+    Count({
+      description: 'How long the ready task that has waited longest has waited, at the most; null: none is ready.',
+    }),
+  ),
   waiting: Count({ description: 'Lease calls that wait.' }),
   enqueued: Count(),
   deduplicated: Count(),
