@@ -358,7 +358,11 @@ export class Log {
       });
       this.#appends.between(async () => {
         cancelWait();
-        if (isLate || signal?.aborted) return;
+        if (isLate) return;
+        if (signal?.aborted) {
+          resolve(null);
+          return;
+        }
         try {
           if (this.#tail === null) await this.findTail(Math.max(this.completion, this.scan));
         } catch (error) {

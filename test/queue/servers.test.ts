@@ -346,6 +346,18 @@ describe('two servers', () => {
     expect(await holder!.queue.lease({ max: 10 })).toHaveLength(2);
   });
 
+  test('who asks for a turn, and goes, holds up no stop', async () => {
+    const { env, server } = await sharedStore(1);
+    const servers = [await server(), await server()];
+    const [holder] = held(servers[0]!) === 1 ? servers : servers.toReversed();
+    const gone = new AbortController();
+    const turns = [1, 2].map(() => holder!.queue.peers.answer('turn', { topic: 't', tier: 5 }, gone.signal));
+    await env.advance(1);
+    gone.abort();
+    await env.advance(1_000);
+    expect(await Promise.all(turns)).toEqual([{ end: expect.any(Object) as object, period: 1 }, {}]);
+  });
+
   test('tasks expire at the holder while they wait, wherever they came from', async () => {
     const { env, server } = await sharedStore();
     const servers = [await server(), await server()];

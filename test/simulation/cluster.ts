@@ -74,6 +74,11 @@ export class Cluster {
     for (let slot = 0; slot < this.#options.servers; slot++) this.#start(slot);
   }
 
+  /** Resolves once all servers that run have come to their end as they do when they are asked to. */
+  async stopAll(): Promise<void> {
+    await Promise.all([...this.#running.values()].map(({ queue }) => queue.stop()));
+  }
+
   #start(slot: number): void {
     const process = new ServerProcess(
       ++this.#processes,

@@ -16,6 +16,8 @@ const PASSED_ON_MS = 6_000;
 const SQUATTED_MS = 6_000;
 /** Long enough for others to take the shards of a server over: they watch it stand still for ten seconds. */
 const LONG_SLEEP_MS = 12_000;
+/** What is under way when a server stops is at its end after so long. */
+const STOP_MS = 10_000;
 /** Calls are answered within this time once nothing goes wrong, waits included. */
 const PATIENCE_MS = 60_000;
 
@@ -87,6 +89,7 @@ export class Script {
       await this.#workOff();
       await this.#look(inspector);
     }
+    if (!(await this.#within(STOP_MS, cluster.stopAll()))) this.violations.push('liveness: a server did not stop');
   }
 
   #client(name: string): Client {
