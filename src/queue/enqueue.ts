@@ -177,6 +177,8 @@ export class Enqueuer {
 
   #tell(topic: Topic, log: Log): void {
     const { signals } = this.#engine;
+    // Whoever schedules it elsewhere was told with the append.
+    if (!log.tenure.holds) return;
     if (log.slot !== null) {
       signals.delayed(log);
       return;

@@ -41,8 +41,8 @@ export interface LogPeers {
    * @returns null: nothing new
    */
   askEnd(log: Log, inTurn: boolean): Promise<LogEnd | null>;
-  /** Something was put into the log here. */
-  appended(log: Log): void;
+  /** Something was put into the log here; `isReady`: it can be handed out, or counts as delayed, now. */
+  appended(log: Log, isReady: boolean): void;
   /** What others have put into the log is known now. */
   found(log: Log): void;
 }
@@ -449,7 +449,7 @@ export class Log {
         if (this.#ready === 0) this.readySince = entries[0]!.placedAt;
         for (const { status } of entries) if (status === 'ready') this.#ready++;
         if (!this.tenure.holds && isReady) this.#untold.push(appended);
-        this.#peers.appended(this);
+        this.#peers.appended(this, isReady);
         return entries.map((_, index) => firstId + index);
       }
     }

@@ -120,7 +120,9 @@ export class Session {
     this.explainer = new Explainer(this.engine, this.locator, this.inspector);
     this.leaser = new Leaser(this.engine, this.ring, claimer);
     book.takeTurn = (log) => this.neighbours.takeTurn(log);
-    book.onAppended = (log) => {
+    book.onAppended = (log, isReady) => {
+      // Told of the log itself: the topic that is known here may have been let go of, and loaded anew, meanwhile.
+      if (isReady && !log.tenure.holds) this.#tell(log, { put: true });
       // Another server may have taken the shard over, and have looked for what is in it before this was there.
       if (log.tenure.term !== null && !this.holdings.holds(log.tenure)) this.engine.signals.news(log);
     };

@@ -145,7 +145,7 @@ export class TopicBook {
   /** Takes a turn to put something into a log that another server schedules; null: it cannot be asked. */
   takeTurn: (log: Log) => Promise<LogEnd | null> = async () => null;
   /** Called when something was put into a log here, and when others were found, or said, to have done so. */
-  onAppended: (log: Log) => void = () => {};
+  onAppended: (log: Log, isReady: boolean) => void = () => {};
   onFound: (log: Log) => void = () => {};
   /** Called with a slot of which something has to be counted by a look. */
   onUncounted: (slot: TimeSlot) => void = () => {};
@@ -293,7 +293,7 @@ export class TopicBook {
       if (end === null && !log.hasEnd) await this.#findTail(log);
       return end;
     },
-    appended: (log) => this.onAppended(log),
+    appended: (log, isReady) => this.onAppended(log, isReady),
     found: (log) => this.onFound(log),
   };
 

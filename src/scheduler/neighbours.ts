@@ -396,7 +396,7 @@ export class Neighbours {
       if (tenure.holds) continue;
       for (const log of [...book.logsOf(tenure)]) if (now - log.touchedAt > UNUSED_MS) book.forget(log);
       for (const topic of [...book.topicsOf(tenure)]) {
-        if (topic.logs.size === 0) book.drop(topic);
+        if (topic.logs.size === 0 && now - topic.touchedAt > UNUSED_MS) book.drop(topic);
         else if (now - topic.touchedAt <= REFRESH_EVERY_MS) await book.reload(topic);
       }
     }
