@@ -41,8 +41,8 @@ export interface LogPeers {
    * @returns null: nothing new
    */
   askEnd(log: Log, inTurn: boolean): Promise<LogEnd | null>;
-  /** Something was put into the log here; `isReady`: it can be handed out, or counts as delayed, now. */
-  appended(log: Log, isReady: boolean): void;
+  /** Something was put into the log here; null: it is on its way, and nobody is told of it yet. */
+  appended(log: Log, appended: Appended | null): void;
   /** What others have put into the log is known now. */
   found(log: Log): void;
 }
@@ -77,8 +77,6 @@ export class Log {
   #finding: Promise<void> = Promise.resolve();
   /** From which id on another server is putting something there, and what ends its turn. */
   #lent: { readonly from: number; end(): void } | null = null;
-  /** What was put into a log that another server schedules, which is to be told of it. */
-  #untold: Appended[] = [];
   /** Appends wait for it. */
   #dropping: Promise<boolean> | null = null;
 
@@ -406,13 +404,6 @@ export class Log {
     return true;
   }
 
-  /** What was put there since this was last asked for. */
-  takeUntold(): readonly Appended[] {
-    const untold = this.#untold;
-    if (untold.length > 0) this.#untold = [];
-    return untold;
-  }
-
   async #append(entries: readonly NewEntry[]): Promise<readonly number[]> {
     const size = this.#size;
     if (this.#dropping !== null) await this.#dropping.catch(() => {});
@@ -448,8 +439,7 @@ export class Log {
       if (fits) {
         if (this.#ready === 0) this.readySince = entries[0]!.placedAt;
         for (const { status } of entries) if (status === 'ready') this.#ready++;
-        if (!this.tenure.holds && isReady) this.#untold.push(appended);
-        this.#peers.appended(this, isReady);
+        this.#peers.appended(this, isReady ? appended : null);
         return entries.map((_, index) => firstId + index);
       }
     }

@@ -44,6 +44,7 @@ import {
 import { Session } from './session.ts';
 import type { Topic } from './topics.ts';
 import { checkLease, checkMessageId, optionalInteger } from './validate.ts';
+import { withoutHolder } from './why.ts';
 
 /** How late the scanner, or the store's last answer, may be before the server is not ready, in milliseconds. */
 const SCANNER_LATE_MS = 10_000;
@@ -387,14 +388,7 @@ export class LocalQueue implements Queue {
       return await this.#atHolder('why', name, id ?? null);
     } catch (error) {
       if (!(error instanceof QueueError) || error.code !== 'not-holder') throw error;
-      const obstacle = {
-        code: 'no-holder' as const,
-        detail: 'No server that can be reached hands out the tasks of this topic just now.',
-        until: null,
-        remedy: 'Another server takes it over within seconds; if not, look at the logs of the servers and at /readyz.',
-        leases: [],
-      };
-      return { topic: name, task: null, servable: false, obstacles: [obstacle] };
+      return withoutHolder(name);
     }
   }
 

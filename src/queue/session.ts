@@ -19,7 +19,7 @@ import type { Log } from './log.ts';
 import { Manager } from './manage.ts';
 import { Messages } from './messages.ts';
 import { asPending, Mover } from './move.ts';
-import type { Transport } from './peers.ts';
+import type { Hint, Transport } from './peers.ts';
 import { Rescheduler } from './reschedule.ts';
 import { Settler } from './settle.ts';
 import type { Tenure } from './tenure.ts';
@@ -120,9 +120,9 @@ export class Session {
     this.explainer = new Explainer(this.engine, this.locator, this.inspector);
     this.leaser = new Leaser(this.engine, this.ring, claimer);
     book.takeTurn = (log) => this.neighbours.takeTurn(log);
-    book.onAppended = (log, isReady) => {
+    book.onAppended = (log, appended) => {
       // Told of the log itself: the topic that is known here may have been let go of, and loaded anew, meanwhile.
-      if (isReady && !log.tenure.holds) this.#tell(log, { put: true });
+      if (appended !== null && !log.tenure.holds) this.#tell(log, { appended: [appended] });
       // Another server may have taken the shard over, and have looked for what is in it before this was there.
       if (log.tenure.term !== null && !this.holdings.holds(log.tenure)) this.engine.signals.news(log);
     };
@@ -289,14 +289,13 @@ export class Session {
   }
 
   /** What this server did in a log that it does not schedule, or that it began to schedule anew meanwhile. */
-  #tell(log: Log, hint: { readonly put?: boolean; readonly left?: readonly number[] }): void {
+  #tell(log: Log, hint: Pick<Hint, 'put' | 'appended' | 'left'>): void {
     // One that was scheduled here until a moment ago keeps what it knows: a pass over it may be under way.
     if (log.tenure.term === null) {
-      if (hint.put) log.ready = 0;
+      if (hint.put || hint.appended) log.ready = 0;
       log.open.clear();
     }
-    const appended = hint.put ? log.takeUntold() : [];
-    this.neighbours.heard({ ...log.address, ...hint, ...(appended.length > 0 ? { appended, put: false } : {}) });
+    this.neighbours.heard({ ...log.address, ...hint });
   }
 
   #found(log: Log): void {

@@ -16,7 +16,7 @@ import { parseSettings, type TopicSettings } from '../core/settings.ts';
 import type { Store } from '../store/store.ts';
 import type { Environment } from './environment.ts';
 import { LOOKED_UP_MS, Log, type LogPeers, type TimeSlot } from './log.ts';
-import type { LogEnd } from './peers.ts';
+import type { Appended, LogEnd } from './peers.ts';
 import { Slots } from './slots.ts';
 import { Tenure } from './tenure.ts';
 
@@ -145,7 +145,7 @@ export class TopicBook {
   /** Takes a turn to put something into a log that another server schedules; null: it cannot be asked. */
   takeTurn: (log: Log) => Promise<LogEnd | null> = async () => null;
   /** Called when something was put into a log here, and when others were found, or said, to have done so. */
-  onAppended: (log: Log, isReady: boolean) => void = () => {};
+  onAppended: (log: Log, appended: Appended | null) => void = () => {};
   onFound: (log: Log) => void = () => {};
   /** Called with a slot of which something has to be counted by a look. */
   onUncounted: (slot: TimeSlot) => void = () => {};
@@ -293,7 +293,7 @@ export class TopicBook {
       if (end === null && !log.hasEnd) await this.#findTail(log);
       return end;
     },
-    appended: (log, isReady) => this.onAppended(log, isReady),
+    appended: (log, appended) => this.onAppended(log, appended),
     found: (log) => this.onFound(log),
   };
 

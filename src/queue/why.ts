@@ -95,6 +95,22 @@ export class Explainer {
   }
 }
 
+/** What any server can say where none that it reaches schedules the topic. */
+export const withoutHolder = (topic: string): Explanation => ({
+  topic,
+  task: null,
+  servable: false,
+  obstacles: [
+    {
+      code: 'no-holder',
+      detail: 'No server that can be reached hands out the tasks of this topic just now.',
+      until: null,
+      remedy: 'Another server takes it over within seconds; if not, look at the logs of the servers and at /readyz.',
+      leases: [],
+    },
+  ],
+});
+
 const behind = (count: number): Obstacle => ({
   code: 'behind-others',
   detail: `Some ${count} ${count === 1 ? 'task is' : 'tasks are'} handed out before it.`,

@@ -172,7 +172,7 @@ export class Neighbours {
     const missed: Hint[] = [];
     for (const hint of hints) {
       const tenure = this.#engine.book.tenureOf(hint.topic);
-      if (tenure.holds && this.#engine.mayClaim(tenure)) this.#take(hint);
+      if (this.#engine.mayClaim(tenure)) this.#take(hint);
       else missed.push(hint);
     }
     return missed;
@@ -249,16 +249,13 @@ export class Neighbours {
   // ── turns ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
   /** Asks whoever schedules a log for a turn to put something there; null: there is none to be had. */
-  async takeTurn({ address, tenure }: Log): Promise<LogEnd | null> {
-    const { book } = this.#engine;
+  async takeTurn(log: Log): Promise<LogEnd | null> {
+    const { address, tenure } = log;
     const holder = this.#holdings.holderOf(tenure.shard);
-    if (holder?.address == null || book.tenureOf(address.topic).holds) return null;
+    if (holder?.address == null || this.#engine.book.tenureOf(address.topic).holds) return null;
     // Whatever is wrong there, the way without a turn is open.
     const answer = await this.#ask(holder, 'turn', address).catch(() => null);
-    const log = book.peekLog(address);
-    if (answer?.period !== undefined && log?.tenure === tenure) {
-      log.recordedPeriod = Math.max(log.recordedPeriod, answer.period);
-    }
+    if (answer?.period !== undefined) log.recordedPeriod = Math.max(log.recordedPeriod, answer.period);
     return answer?.end ?? null;
   }
 
@@ -266,7 +263,7 @@ export class Neighbours {
   async lend({ topic, tier }: LogAddress, signal?: AbortSignal): Promise<PeerCalls['turn']['answer']> {
     const { book } = this.#engine;
     const tenure = book.tenureOf(topic);
-    if (!tenure.holds || !this.#engine.mayClaim(tenure)) return {};
+    if (!this.#engine.mayClaim(tenure)) return {};
     const log = await book.log({ topic, tier });
     await this.#activity.ensure(log);
     const end = await log.lend(signal);

@@ -9,10 +9,6 @@ export class Rounds {
   readonly #amid = new Map<string, Topic>();
   readonly #next = new Map<string, Topic>();
 
-  get size(): number {
-    return this.#amid.size + this.#next.size;
-  }
-
   has(name: string): boolean {
     return this.#next.has(name) || this.#amid.has(name);
   }
