@@ -36,6 +36,12 @@ export function tokensAt(state: LimitState, rate: NonNullable<LimitSettings['rat
   return Math.min(rate.burst, state.tokens + refill);
 }
 
+/** The first millisecond at which the bucket has a token. Rounding may put the quotient off by one, to either side. */
+function firstTokenAt(state: LimitState, rate: NonNullable<LimitSettings['rate']>): number {
+  const estimate = state.refilledAt + Math.ceil(((1 - state.tokens) * rate.perMs) / rate.tasks);
+  return [estimate - 1, estimate].find((at) => tokensAt(state, rate, at) >= 1) ?? estimate + 1;
+}
+
 /** @param inFlight tasks under a lease now */
 export function gateOf(state: LimitState, inFlight: number, settings: LimitSettings, now: number): Gate {
   if (settings.paused) return { allowed: 0, nextAt: null };
@@ -55,7 +61,7 @@ export function gateOf(state: LimitState, inFlight: number, settings: LimitSetti
   }
   if (settings.rate !== null) {
     const tokens = tokensAt(state, settings.rate, now);
-    if (tokens < 1) closedUntil(now + Math.ceil(((1 - tokens) * settings.rate.perMs) / settings.rate.tasks));
+    if (tokens < 1) closedUntil(firstTokenAt(state, settings.rate));
     else allowed = Math.min(allowed, Math.floor(tokens));
   }
   if (settings.maxInFlight !== null && inFlight >= settings.maxInFlight) return { allowed: 0, nextAt: null };

@@ -303,6 +303,30 @@ describe('limits', () => {
     );
   });
 
+  test('the gate of a rate opens at the same millisecond whenever it is asked', () => {
+    fc.assert(
+      fc.property(
+        fc.record({
+          tasks: fc.integer({ min: 1, max: 50 }),
+          perMs: fc.integer({ min: 1, max: 100_000 }),
+          burst: fc.integer({ min: 1, max: 5 }),
+        }),
+        fc.double({ min: -3, max: 0.999, noNaN: true }),
+        fc.double({ min: 0, max: 0.999, noNaN: true }),
+        (rate, tokens, part) => {
+          const settings = { ...DEFAULT_SETTINGS, rate };
+          const state: LimitState = { lastLeaseAt: 0, lastSettledAt: 0, tokens, refilledAt: 1_000 };
+          const { nextAt } = gateOf(state, 0, settings, 1_000);
+          const between = 1_000 + Math.floor(((nextAt ?? 0) - 1_000) * part);
+          expect(gateOf(state, 0, settings, between)).toEqual({ allowed: 0, nextAt });
+          expect(gateOf(state, 0, settings, (nextAt ?? 0) - 1).allowed).toBe(0);
+          expect(gateOf(state, 0, settings, nextAt ?? 0).allowed).toBeGreaterThan(0);
+        },
+      ),
+      { numRuns: 1_000 },
+    );
+  });
+
   test('a topic that takes all that it may never exceeds a limit', () => {
     fc.assert(
       fc.property(
