@@ -38,8 +38,25 @@ module.exports = {
       name: 'one-place-knows-drivers',
       comment: 'Only the composition in src/queue/open.ts picks a driver; everything else speaks to the port.',
       severity: 'error',
-      from: { path: '^(src|crawler-example)/', pathNot: ['^src/store/', OPEN] },
+      from: { path: '^(src|crawler-example)/', pathNot: ['^src/store/', '^src/testing/', OPEN] },
       to: { path: '^src/store/', pathNot: [PORT, ADDRESS] },
+    },
+    {
+      name: 'testing-is-the-queue-in-memory',
+      comment:
+        'What users test with is the queue itself, on the store in memory; it drags in no database, and nothing of HTTP.',
+      severity: 'error',
+      from: { path: '^src/testing/' },
+      to: { path: '^(src|crawler-example)/', pathNot: ['^src/(testing|core|queue)/', '^src/store/memory/', PORT] },
+    },
+    {
+      name: 'testing-drags-in-no-driver',
+      severity: 'error',
+      from: { path: '^src/testing/' },
+      to: {
+        path: ['^src/store/(sqlite|cassandra)/', '/better-sqlite3/', '/cassandra-driver/', '^src/http/'],
+        reachable: true,
+      },
     },
     {
       name: 'queue-is-below',

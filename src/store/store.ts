@@ -14,6 +14,7 @@
  * Reads see every write that was answered `applied` before they began; with `serial` they also settle writes that
  * are still under way.
  */
+import { SEGMENT_SIZE, SLOT_MS } from '../core/bounds.ts';
 import type { Entry, EntryChange, EntryHead, LogAddress, NewEntry } from '../core/entry.ts';
 import type { Checkpoint, SegmentHeader } from '../core/log.ts';
 import type { MessageRow, MessageWrite } from '../core/message.ts';
@@ -42,6 +43,9 @@ export interface StoreMeta {
   /** Width of a near slot of delayed tasks, in milliseconds; far slots are 360 times as wide. */
   readonly slotMs: number;
 }
+
+/** What a store has that only one process can have open, unless it is created with something else. */
+export const EMBEDDED_META: StoreMeta = { segmentSize: SEGMENT_SIZE, shards: 1, messageBuckets: 1, slotMs: SLOT_MS };
 
 /** What it took to bring a store to the latest schema. */
 export interface Migration {

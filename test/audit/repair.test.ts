@@ -2,7 +2,7 @@
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { auditStore } from '../../src/audit/audit.ts';
 import { startQueue } from '../../src/queue/open.ts';
-import { MemoryStore } from '../simulation/memory-store.ts';
+import { MemoryStore } from '../../src/store/memory/store.ts';
 import { manualEnvironment } from '../support/manual-environment.ts';
 import { DAMAGES } from './support/damage.ts';
 import { Hand, LOG, NOW, uidAt } from './support/hand.ts';

@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'vitest';
 import { type AuditOptions, auditStore } from '../../src/audit/audit.ts';
 import { RULES, type RuleName } from '../../src/audit/rules.ts';
-import { MemoryStore } from '../simulation/memory-store.ts';
+import { MemoryStore } from '../../src/store/memory/store.ts';
 import { DAMAGES } from './support/damage.ts';
 import { Hand, LOG, NOW } from './support/hand.ts';
 

@@ -145,6 +145,18 @@ export function appendConformance(store: StoreUnderTest): void {
       }
     });
 
+    it('keeps bytes as they were, whatever is done to those that were given or read', async () => {
+      const log = uniqueLog('bytes');
+      const given = new Uint8Array([1, 2, 3]);
+      await append(store(), log, [entry(0, { payload: given })]);
+      given.fill(9);
+      const [read] = await readAll(store(), log);
+      expect([...(read!.payload as Uint8Array)]).toEqual([1, 2, 3]);
+      (read!.payload as Uint8Array).fill(8);
+      const [again] = await readAll(store(), log);
+      expect([...(again!.payload as Uint8Array)]).toEqual([1, 2, 3]);
+    });
+
     it('keeps payloads of the largest size, text and bytes', async () => {
       const log = uniqueLog('large');
       const text = JSON.stringify('é'.repeat(PAYLOAD_BYTES / 2 - 1));

@@ -5,14 +5,14 @@ import type { Queue } from '../../src/queue/api.ts';
 import type { QueueLogger } from '../../src/queue/engine.ts';
 import { PeerUnreachableError, type Transport } from '../../src/queue/peers.ts';
 import { LocalQueue } from '../../src/queue/queue.ts';
+import { MemoryStore } from '../../src/store/memory/store.ts';
+import type { Tables } from '../../src/store/memory/tables.ts';
 import { StoreUnavailableError } from '../../src/store/store.ts';
 import type { Faults, Trace } from './faults.ts';
 import type { Answer, AnyCall, Call, CallKind, Calls, Moment } from './history.ts';
 import type { Loop } from './loop.ts';
-import { MemoryStore } from './memory-store.ts';
 import type { Random } from './random.ts';
 import { type ClockFault, EPOCH, ServerProcess } from './server-process.ts';
-import type { Tables } from './tables.ts';
 
 export interface ClusterOptions {
   /** How long until a server that is gone is replaced, in milliseconds. */

@@ -1,7 +1,8 @@
 /** What goes wrong between a server and its store, drawn from the seed. */
+
+import type { Carrier, Verb } from '../../src/store/memory/store.ts';
 import { StoreUnavailableError, UNKNOWN } from '../../src/store/store.ts';
 import type { Loop } from './loop.ts';
-import type { Carrier, Verb } from './memory-store.ts';
 import type { Random } from './random.ts';
 import type { ServerProcess } from './server-process.ts';
 

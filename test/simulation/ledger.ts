@@ -1,7 +1,7 @@
 /** Watches the rows themselves: what no interleaving may ever write, whoever it was and whatever was told to clients. */
 import { type Entry, isFinal, type LogAddress, mayBecome } from '../../src/core/entry.ts';
 import type { SegmentHeader } from '../../src/core/log.ts';
-import type { Tables, Witness } from './tables.ts';
+import type { Tables, Witness } from '../../src/store/memory/tables.ts';
 
 export class Ledger implements Witness {
   readonly violations: string[] = [];

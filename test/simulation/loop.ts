@@ -1,35 +1,14 @@
-import TinyQueue from 'tinyqueue';
-
-interface Step {
-  readonly at: number;
-  readonly order: number;
-  run: (() => void) | null;
-}
+import { VirtualTime } from '../../src/testing/virtual-time.ts';
 
 /** Steps handed to Node's event loop at once; between any two of them it runs the microtasks out. */
 const STEPS_AT_ONCE = 64;
 
 /**
- * The virtual event loop. Time stands still while code runs and jumps to the next step when nothing is left to run, so
- * an hour takes no longer than what happens in it. Two steps never run at the same time, and all promises that one of
- * them resolved are carried out before the next: the order of everything follows from the steps' times.
+ * The virtual event loop. Time jumps to the next step when nothing is left to run. Two steps never run at the same time,
+ * and all promises that one of them resolved are carried out before the next: the order of everything follows from the
+ * steps' times. Times count from the start of the simulation, and are no whole numbers.
  */
-export class Loop {
-  /** Milliseconds since the start of the simulation; not a whole number. */
-  now = 0;
-  steps = 0;
-  readonly #heap = new TinyQueue<Step>([], (a, b) => a.at - b.at || a.order - b.order);
-  #order = 0;
-
-  /** Runs something after so many milliseconds; the returned function calls it off. */
-  after(ms: number, run: () => void): () => void {
-    const step: Step = { at: this.now + Math.max(0, ms), order: this.#order++, run };
-    this.#heap.push(step);
-    return () => {
-      step.run = null;
-    };
-  }
-
+export class Loop extends VirtualTime {
   sleep(ms: number): Promise<void> {
     return new Promise((resolve) => this.after(ms, resolve));
   }
@@ -49,7 +28,7 @@ export class Loop {
           try {
             if (done()) finish(true);
             else if (this.steps >= maxSteps) finish(false);
-            else if (!this.#step()) finish(true);
+            else if (!this.step()) finish(true);
           } catch (error) {
             over = true;
             reject(error);
@@ -63,16 +42,5 @@ export class Loop {
       };
       schedule();
     });
-  }
-
-  #step(): boolean {
-    for (let step = this.#heap.pop(); step !== undefined; step = this.#heap.pop()) {
-      if (step.run === null) continue;
-      this.now = step.at;
-      this.steps++;
-      step.run();
-      return true;
-    }
-    return false;
   }
 }

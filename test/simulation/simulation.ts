@@ -1,6 +1,7 @@
 /** Runs one seed from beginning to end. */
 import { DUE_TICK_MS } from '../../src/core/bounds.ts';
 import { DEFAULT_SETTINGS } from '../../src/core/settings.ts';
+import { Tables } from '../../src/store/memory/tables.ts';
 import { audit } from './auditor.ts';
 import type { World } from './client.ts';
 import { Cluster } from './cluster.ts';
@@ -13,7 +14,6 @@ import { drawScenario, type Profile, type Scenario } from './scenario.ts';
 import { Script } from './script.ts';
 import { type ClockFault, EPOCH } from './server-process.ts';
 import { findings } from './store-audit.ts';
-import { Tables } from './tables.ts';
 
 export interface SimulationOptions {
   readonly profile?: Profile;

@@ -5,9 +5,9 @@
 import { auditStore, type Finding } from '../../src/audit/audit.ts';
 import { type Entry, isFinal, type LogAddress, samePlace } from '../../src/core/entry.ts';
 import { logKey } from '../../src/core/log.ts';
+import { MemoryStore } from '../../src/store/memory/store.ts';
+import type { Tables } from '../../src/store/memory/tables.ts';
 import type { AnyCall } from './history.ts';
-import { MemoryStore } from './memory-store.ts';
-import type { Tables } from './tables.ts';
 
 const EXAMPLES = 1_000;
 /** A server that dies between an append and the row of its log leaves a log that is known to nobody, until it is used again. */

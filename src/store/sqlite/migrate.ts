@@ -1,16 +1,13 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import type { Database } from 'better-sqlite3';
-import { SEGMENT_SIZE, SLOT_MS } from '../../core/bounds.ts';
-import { type Migration, StoreDamagedError, type StoreMeta, StoreOutdatedError } from '../store.ts';
+import { EMBEDDED_META, type Migration, StoreDamagedError, type StoreMeta, StoreOutdatedError } from '../store.ts';
 
 /** "Ebbm", the application_id in the header of every store file. */
 export const APPLICATION_ID = 0x4562626d;
 
 /** The same from `src` and from `dist`, which lie side by side. */
 const SCHEMA = new URL('../../../schema/sqlite/', import.meta.url);
-
-const DEFAULT_META: StoreMeta = { segmentSize: SEGMENT_SIZE, shards: 1, messageBuckets: 1, slotMs: SLOT_MS };
 
 /** What may be done to a file. */
 export interface Upgrade {
@@ -60,7 +57,7 @@ export function migrate(db: Database, path: string, { meta = {}, migrate: mayMig
     const sql = readFileSync(fileURLToPath(new URL(step.name, SCHEMA)), 'utf8');
     db.transaction(() => {
       db.exec(sql);
-      if (step.number === 1) initialise(db, { ...DEFAULT_META, ...meta });
+      if (step.number === 1) initialise(db, { ...EMBEDDED_META, ...meta });
       db.pragma(`user_version = ${step.number}`);
     }).exclusive();
   }

@@ -2,9 +2,9 @@
 import { type Entry, type EntryStatus, FINAL_VERSION, isFinal, type LogAddress } from '../../../src/core/entry.ts';
 import { type Checkpoint, logKey, type SegmentHeader } from '../../../src/core/log.ts';
 import type { MessageRow } from '../../../src/core/message.ts';
+import { Tables } from '../../../src/store/memory/tables.ts';
 import type { StoreMeta } from '../../../src/store/store.ts';
 import { asAppended, entry } from '../../conformance/harness.ts';
-import { Tables } from '../../simulation/tables.ts';
 
 export const NOW = 1_700_000_000_000;
 export const SIZE = 10;

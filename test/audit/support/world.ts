@@ -3,10 +3,10 @@ import { onTestFinished } from 'vitest';
 import { type AuditOptions, type AuditReport, auditStore } from '../../../src/audit/audit.ts';
 import type { Queue } from '../../../src/queue/api.ts';
 import { startQueue } from '../../../src/queue/open.ts';
+import { MemoryStore } from '../../../src/store/memory/store.ts';
+import { Tables } from '../../../src/store/memory/tables.ts';
 import { openSqliteStore } from '../../../src/store/sqlite/store.ts';
 import type { Store } from '../../../src/store/store.ts';
-import { MemoryStore } from '../../simulation/memory-store.ts';
-import { Tables } from '../../simulation/tables.ts';
 import { type ManualEnvironment, manualEnvironment } from '../../support/manual-environment.ts';
 
 const META = { segmentSize: 10, shards: 2, messageBuckets: 2, slotMs: 250 };

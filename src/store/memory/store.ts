@@ -1,6 +1,6 @@
-import type { LogAddress } from '../../src/core/entry.ts';
-import type { Checkpoint } from '../../src/core/log.ts';
-import type { MessageWrite } from '../../src/core/message.ts';
+import type { LogAddress } from '../../core/entry.ts';
+import type { Checkpoint } from '../../core/log.ts';
+import type { MessageWrite } from '../../core/message.ts';
 import {
   type ActivityRow,
   type Append,
@@ -11,7 +11,7 @@ import {
   type Store,
   type StoreMeta,
   StoreUnavailableError,
-} from '../../src/store/store.ts';
+} from '../store.ts';
 import { headOf, type Tables } from './tables.ts';
 
 /** How a call reaches the tables: `run` makes it, now or later, once, or not at all. */
@@ -103,12 +103,7 @@ export class MemoryStore implements Store {
   change(change: SegmentChange) {
     return this.#carry(
       'conditional',
-      () => {
-        const outcome = this.#tables.change(change);
-        return outcome.kind === 'conflict'
-          ? { ...outcome, rows: outcome.rows.map((row) => headOf(row as never)) }
-          : outcome;
-      },
+      () => this.#tables.change(change),
       () => changeName(change),
     );
   }

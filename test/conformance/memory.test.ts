@@ -1,8 +1,9 @@
-/** The simulator's store is held to what every store is held to. */
+/** The store of the simulator, and of `ebbmark/testing`. */
+
+import { MemoryStore } from '../../src/store/memory/store.ts';
+import { Tables } from '../../src/store/memory/tables.ts';
 import type { StoreMeta } from '../../src/store/store.ts';
-import { storeConformance } from '../conformance/store.ts';
-import { MemoryStore } from './memory-store.ts';
-import { Tables } from './tables.ts';
+import { storeConformance } from './store.ts';
 
 const META: StoreMeta = { segmentSize: 1_000, shards: 2, messageBuckets: 4, slotMs: 250 };
 

@@ -9,10 +9,11 @@ import {
   FIRST_VERSION,
   type LogAddress,
   type NewEntry,
+  type Payload,
   type Place,
-} from '../../src/core/entry.ts';
-import { type Checkpoint, logKey, type SegmentHeader, segmentEnd, segmentStart } from '../../src/core/log.ts';
-import type { MessageCondition, MessageRow, MessageWrite } from '../../src/core/message.ts';
+} from '../../core/entry.ts';
+import { type Checkpoint, logKey, type SegmentHeader, segmentEnd, segmentStart } from '../../core/log.ts';
+import type { MessageCondition, MessageRow, MessageWrite } from '../../core/message.ts';
 import {
   type ActivityRow,
   APPLIED,
@@ -28,7 +29,7 @@ import {
   type ShardWrite,
   type StoreMeta,
   type TopicRow,
-} from '../../src/store/store.ts';
+} from '../store.ts';
 
 interface Segment {
   header: SegmentHeader;
@@ -104,7 +105,7 @@ export class Tables {
     if (rows === undefined) return found;
     for (let id = from; id < to && found.length < limit; id++) {
       const row = rows.get(id);
-      if (row !== undefined) found.push(row);
+      if (row !== undefined) found.push(withOwnBytes(row));
     }
     return found;
   }
@@ -137,7 +138,7 @@ export class Tables {
     const header = stored?.header ?? null;
     const holds = changes.every(({ id, expect }) => meetsEntry(stored?.rows.get(id), expect));
     if (!holds || !this.#admitsScan(header, change)) {
-      const rows = changes.flatMap(({ id }) => stored?.rows.get(id) ?? []);
+      const rows = changes.flatMap(({ id }) => stored?.rows.get(id) ?? []).map(headOf);
       return { kind: 'conflict', rows, header };
     }
     for (const one of changes) {
@@ -214,13 +215,13 @@ export class Tables {
   }
 
   #passed(log: LogAddress, from: number, to: number): void {
+    if (this.witness === null || to <= from) return;
     const segments = this.logs.get(logKey(log))?.segments.values() ?? [];
     const rows = [...segments].flatMap((segment) => [...segment.rows.values()]);
-    if (to > from)
-      this.witness?.passed(
-        log,
-        rows.filter(({ id }) => id >= from && id < to),
-      );
+    this.witness.passed(
+      log,
+      rows.filter(({ id }) => id >= from && id < to),
+    );
   }
 
   /** The entry at a place as it stands; for those who look on, not for the store. */
@@ -382,13 +383,17 @@ function pageOf<T>(all: readonly T[], after: string | null, limit: number, key: 
 
 const cursorOf = ({ at, topic, tier }: ActivityRow): string => `${at}/${tier}/${topic}`;
 
+/** Bytes can be written to by whoever has them: what is stored is nobody's but the store's. */
+const ownBytes = (payload: Payload): Payload => (typeof payload === 'string' ? payload : new Uint8Array(payload));
+const withOwnBytes = (row: Entry): Entry =>
+  typeof row.payload === 'string' ? row : { ...row, payload: ownBytes(row.payload) };
+
 function appended(entry: NewEntry, id: number): Entry {
-  const payload = typeof entry.payload === 'string' ? entry.payload : new Uint8Array(entry.payload);
   return {
     id,
     uid: entry.uid,
     messageId: entry.messageId,
-    payload,
+    payload: ownBytes(entry.payload),
     metadata: entry.metadata,
     priority: entry.priority,
     maxAttempts: entry.maxAttempts,
