@@ -81,16 +81,17 @@ module.exports = {
     },
     {
       name: 'example-uses-the-package',
-      comment: 'The crawler is a user like any other: it reaches the queue through src/index.ts, or over HTTP.',
+      comment:
+        'The crawler and the examples are users like any other: they reach the queue by what the package exports, or over HTTP.',
       severity: 'error',
-      from: { path: '^crawler-example/' },
-      to: { path: '^(src|test|bench)/', pathNot: '^src/index\\.ts$' },
+      from: { path: '^(crawler-example|examples)/' },
+      to: { path: '^(src|test|bench)/', pathNot: '^src/(testing/)?index\\.ts$' },
     },
     {
       name: 'src-stands-alone',
       severity: 'error',
       from: { path: '^src/' },
-      to: { path: '^(crawler-example|test|bench|dist)/' },
+      to: { path: '^(crawler-example|examples|test|bench|dist)/' },
     },
     {
       name: 'src-needs-no-dev-packages',
