@@ -9,7 +9,7 @@ WORKDIR /app
 # Before the sources: what is installed changes seldom, and is kept.
 COPY package.json package-lock.json ./
 RUN npm ci --no-audit --no-fund
-COPY tsconfig.json tsconfig.build.json ./
+COPY tsconfig.json tsconfig.build.json build-commonjs.ts ./
 COPY src src
 RUN npm run build && npm prune --omit=dev --no-audit --no-fund && rm -f dist/.tsbuildinfo
 
