@@ -42,6 +42,17 @@ test('the same in TypeScript', async () => {
   expect(stdout).toContain('result: { sent: true }');
 });
 
+test('a test of one’s own', async () => {
+  const directory = await mkdtemp(join(tmpdir(), 'ebbmark-readme-'));
+  onTestFinished(() => rm(directory, { recursive: true }));
+  const source = join(root, 'src/testing/index.ts');
+  const program = blocks('ts')[1]!.replace("'ebbmark/testing'", JSON.stringify(source));
+  await writeFile(join(directory, 'mail.test.mts'), program);
+  const args = ['--test', '--test-reporter=tap', 'mail.test.mts'];
+  const { stdout } = await run(join(root, 'node_modules/.bin/tsx'), args, { cwd: directory });
+  expect(stdout).toMatch(/^# pass 1\n# fail 0$/m);
+});
+
 test('the tables of settings are the program’s own', () => {
   expect(readme).toContain(settingsTable(SERVER_SETTINGS));
   expect(readme).toContain(settingsTable(['url']));
