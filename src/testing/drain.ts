@@ -85,7 +85,6 @@ export class Drain {
       if (!isInHand && ready === 0 && delayed === 0) return this.#report(before, began);
       const isNobodyThere = this.#handler === null && ready > 0 && this.#queue.status().waiting === 0;
       if (!isInHand && !isNobodyThere && this.#pace.clock.now < latest) {
-        this.#patience.renew();
         await this.#pace.step(latest);
       } else if (!this.#patience.isOver) {
         await this.#patience.wait();
@@ -121,7 +120,6 @@ export class Drain {
         })
         .finally(() => {
           this.#running--;
-          this.#pace.changed();
         });
     }
   }

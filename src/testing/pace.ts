@@ -92,11 +92,7 @@ export class Patience {
 
   /** The clock stands still for a moment, or until something changes. */
   async wait(): Promise<void> {
-    if (await this.#pace.change()) this.renew();
-    else this.#waitedMs += LOOK_EVERY_MS;
-  }
-
-  renew(): void {
-    this.#waitedMs = 0;
+    const isChanged = await this.#pace.change();
+    this.#waitedMs = isChanged ? 0 : this.#waitedMs + LOOK_EVERY_MS;
   }
 }

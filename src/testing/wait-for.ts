@@ -118,7 +118,6 @@ export async function waitUntil<T>(
     if (found) return found;
     const isInHand = queue.status().leased > 0;
     if (!isInHand && pace.clock.now < latest) {
-      patience.renew();
       await pace.step(latest);
     } else if (!patience.isOver) {
       await patience.wait();

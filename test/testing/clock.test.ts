@@ -93,18 +93,35 @@ describe('advance', () => {
       const { id } = await queue.enqueue('t', { payload: 1 });
       tell((await queue.task('t', id!)).state);
     });
-    timer(200.5, () => tell('not in time'));
-    const call = timer(150, () => tell('called off'));
-    call();
+    timer(199.5, () => tell('d'));
+    timer(201, () => tell('too late'));
     await queue.advance(200);
-    expect(told).toEqual(['100 a', '100 a, later', '100 ready', '100 a, at once', '200 b', '200 c']);
+    expect(told).toEqual(['100 a', '100 a, later', '100 ready', '100 a, at once', '200 b', '200 d', '200 c']);
+  });
+
+  test('what was called off does not run, and moves nothing', async () => {
+    const queue = await started();
+    const { timer } = queue.environment;
+    const told: string[] = [];
+    for (const ms of [0, 10]) timer(ms, () => told.push(`${ms} called off`))();
+    timer(100, () => told.push('100'));
+    await queue.advance(50);
+    expect(told).toEqual([]);
+    expect(queue.now).toBe(Date.UTC(2024, 0, 1) + 50);
+    await queue.advance(50);
+    expect(told).toEqual(['100']);
   });
 
   test('runs what is due now, and moves nothing, by 0', async () => {
     const queue = await started();
+    const { timer } = queue.environment;
     let isRun = false;
-    queue.environment.timer(0, () => {
-      isRun = true;
+    timer(0, () => {
+      timer(0, () => {
+        timer(0, () => {
+          isRun = true;
+        });
+      });
     });
     await queue.advance(0);
     expect(isRun).toBe(true);
@@ -118,6 +135,12 @@ describe('advance', () => {
     await Promise.all([queue.advance(100), queue.advance(100)]);
     await queue.advance(0);
     expect(seen).toEqual([Date.UTC(2024, 0, 1) + 1_200]);
+  });
+
+  test('to a time that is over when its turn comes does not go back', async () => {
+    const queue = await started();
+    await Promise.all([queue.advance(1_000), queue.advanceTo(queue.now + 500)]);
+    expect(queue.now).toBe(Date.UTC(2024, 0, 1) + 1_000);
   });
 
   test('goes on after one that failed', async () => {

@@ -119,6 +119,24 @@ describe('with a handler', () => {
     expect(await queue.taskByMessageId('t', 'one')).toMatchObject({ result: 2, attempt: 2 });
   });
 
+  test('a handler that has lost its lease is waited for all the same', async () => {
+    const queue = await started();
+    await queue.enqueue('t', { payload: 1 });
+    const ended: number[] = [];
+    const report = await queue.drain(
+      async ({ attempt }) => {
+        if (attempt === 1) {
+          await queue.advance(45_000);
+          for (let nth = 0; nth < 100; nth++) await readFile(import.meta.filename);
+        }
+        ended.push(attempt);
+      },
+      { concurrency: 2 },
+    );
+    expect(ended).toEqual([2, 1]);
+    expect(report).toMatchObject({ succeeded: 1, failed: 1 });
+  });
+
   test('only the topics that are asked for', async () => {
     const queue = await started();
     for (const topic of ['mail', 'mail.eu', 'sms', 'img.a', 'img.b']) await queue.enqueue(topic, { payload: topic });

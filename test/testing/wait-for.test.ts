@@ -2,9 +2,16 @@
 import { readFile } from 'node:fs/promises';
 import { describe, expect, test } from 'vitest';
 import { TestTimeoutError } from '../../src/testing/index.ts';
+import { Pace, Patience } from '../../src/testing/pace.ts';
+import { VirtualClock } from '../../src/testing/virtual-clock.ts';
 import { started, worker } from './support/testing.ts';
 
 const BEGINNING = Date.UTC(2024, 0, 1);
+
+/** Much less time than a look without a cause is away. */
+async function turns(count: number): Promise<void> {
+  for (let nth = 0; nth < count; nth++) await new Promise<void>((resolve) => setImmediate(resolve));
+}
 
 describe('a task', () => {
   test('that is there already moves nothing', async () => {
@@ -141,23 +148,37 @@ describe('while a task is in hand', () => {
     expect(error.message).toContain('a task is in hand, and was not settled in the real time given (realMs)');
     expect(error.message).toContain('await queue.advance(30_000)');
     expect(error.message).toContain('leased until 2024-01-01T00:00:30.000Z');
+    expect(error.message).not.toContain('Enqueue tasks');
     expect(error.left).toMatchObject([{ messageId: 'one', state: 'leased' }]);
     expect(queue.now).toBe(BEGINNING);
   });
 
   test('each change of the queue gives it more time', async () => {
+    const pace = new Pace(new VirtualClock(0, 1), () => true);
+    const patience = new Patience(pace, 10);
+    await patience.wait();
+    const wait = patience.wait();
+    pace.changed();
+    await wait;
+    await patience.wait();
+    expect(patience.isOver).toBe(false);
+    await patience.wait();
+    expect(patience.isOver).toBe(true);
+  });
+
+  test('what it does is seen at once', async () => {
     const queue = await started();
-    let isDone = false;
-    worker(queue, 't', async (task) => {
-      // Together much longer than is waited for without a change.
-      for (let nth = 0; nth < 20; nth++) {
-        for (let turn = 0; turn < 30; turn++) await readFile(import.meta.filename);
-        await queue.settle({ progress: [{ leaseId: task.leaseId, position: nth }] });
-      }
-      isDone = true;
-    });
     await queue.enqueue('t', { payload: 1 });
-    await queue.waitFor(() => isDone, { realMs: 1_000 });
+    const [task] = await queue.lease();
+    let isOver = false;
+    const wait = queue.waitFor({ topic: 't', state: 'done' }).then(() => {
+      isOver = true;
+    });
+    await turns(50);
+    await queue.settle({ ack: [{ leaseId: task!.leaseId }] });
+    await turns(50);
+    expect(isOver).toBe(true);
+    await wait;
   });
 });
 
