@@ -2,7 +2,6 @@ import { ANSWER_BYTES, BATCH_ENTRIES } from '../core/bounds.ts';
 import { type ClaimDecision, decideClaim, isDeposed, isPurged } from '../core/claim.ts';
 import { type Entry, type EntryChange, type EntryPatch, entryBytes, FINAL_VERSION, leasePatch } from '../core/entry.ts';
 import { QueueError } from '../core/errors.ts';
-import { afterLease } from '../core/limits.ts';
 import { segmentEnd } from '../core/log.ts';
 import { type MessageRow, type MessageWrite, messageIdKey } from '../core/message.ts';
 import { mustBeChecked } from '../core/scan.ts';
@@ -53,7 +52,7 @@ const TRIES = 20;
 export class Claimer {
   readonly #engine: Engine;
   readonly #mover: Mover;
-  readonly #groups = new WeakMap<Log, GroupCommit<Want, readonly Claimed[]>>();
+  readonly #groups = new Map<Log, GroupCommit<Want, readonly Claimed[]>>();
 
   constructor(engine: Engine, mover: Mover) {
     this.#engine = engine;
@@ -84,7 +83,7 @@ export class Claimer {
    * In turn with our own claims, which would else be taken for a predecessor's while they are being accounted for.
    */
   async countExactly(topic: Topic): Promise<void> {
-    for (const log of [...topic.logs.values()]) if (!log.isDead) await this.#group(topic, log).submit([COUNT]);
+    for (const log of [...topic.logs]) if (!log.isDead) await this.#group(topic, log).submit([COUNT]);
   }
 
   /** One round at a time moves the cursor of a log, whoever asked for it. */
@@ -95,6 +94,7 @@ export class Claimer {
         (wants) => this.#serve(topic, log, wants),
         BATCH_ENTRIES,
         (want) => want.count,
+        () => this.#groups.delete(log),
       );
       this.#groups.set(log, group);
     }
@@ -340,16 +340,16 @@ export class Claimer {
       // Purged ones were taken off when they were purged.
       if (entry.status === 'ready' && !isPurged(entry, topic.settings.purgedAt)) met++;
       if (claimed !== undefined) {
-        log.open.set(entry.id, openEntry(entry, true, claimed.leaseUntil));
+        log.opens(entry.id, openEntry(entry, true, claimed.leaseUntil));
         until = Math.min(until, claimed.leaseUntil);
         if (entry.attempt > 0) counters.redelivered++;
       } else if (decision.kind === 'end' && decision.status !== 'duplicate') {
-        log.open.set(entry.id, openEntry(entry, false, 0));
+        log.opens(entry.id, openEntry(entry, false, 0));
         ended.push({ task: entry, place: placeIn(log.address, entry.id), status: decision.status, at: now });
         if (decision.status === 'expired') counters.expired++;
       } else if (decision.kind === 'pass' && mustBeChecked(entry)) {
         // Whether its destination is ready and its row agrees was not looked at here: the scanner does.
-        log.open.set(entry.id, openEntry(entry, false, 0));
+        log.opens(entry.id, openEntry(entry, false, 0));
         until = now;
       }
     }
@@ -359,7 +359,7 @@ export class Claimer {
     log.reserved -= taken.size;
     if (log.ready === 0 && log.unscanned > 0) signals.due(log, now);
     counters.delivered += taken.size;
-    topic.limits = afterLease(topic.limits, topic.settings, taken.size, now);
+    topic.leased(taken.size, now);
     signals.due(log, until);
     if (met > taken.size) signals.changed(topic);
     if (ended.length === 0) return;

@@ -1,6 +1,5 @@
 import { isPurged } from '../core/claim.ts';
 import { FINAL_VERSION } from '../core/entry.ts';
-import { afterSettle } from '../core/limits.ts';
 import { isSlotTopic } from '../core/log.ts';
 import type { Engine } from './engine.ts';
 import type { Located } from './locate.ts';
@@ -32,14 +31,14 @@ export async function endEntry(
   if (!answer!.applied) return false;
   const topic = await book.topicOf(log, of.name);
   if (log.open.has(place.id)) {
-    if (log.open.endLease(place.id)) topic.limits = afterSettle(topic.limits, at);
+    if (log.open.endLease(place.id)) topic.leaseEnded(at);
   } else if (isCounted) {
     if (log.slot === null) log.countReady(-1);
     else log.slot.add(topic.name, -1);
   }
   await messages.settle(topic.name, topic.settings, [{ task: head, place, status, at }]);
   // The claim that had leased it may have been answered only now.
-  if (log.open.endLease(place.id)) topic.limits = afterSettle(topic.limits, at);
+  if (log.open.endLease(place.id)) topic.leaseEnded(at);
   log.settled(place.id);
   await signals.left(log, [place.id]);
   signals.settled(head.uid);

@@ -6,6 +6,7 @@ export class GroupCommit<T, R> {
   readonly #run: (items: readonly T[]) => Promise<readonly R[]>;
   readonly #maxWeight: number;
   readonly #weigh: (item: T) => number;
+  readonly #onIdle: () => void;
   #waiting: Waiting<T, R>[] = [];
   readonly #between: (() => Promise<void>)[] = [];
   #running = false;
@@ -13,19 +14,18 @@ export class GroupCommit<T, R> {
   /**
    * @param run writes the items of a round and answers for each, in order
    * @param maxWeight of a round; a call that is heavier has a round of its own
+   * @param onIdle called when the last round is over and nothing waits
    */
   constructor(
     run: (items: readonly T[]) => Promise<readonly R[]>,
     maxWeight: number,
-    weigh: (item: T) => number = () => 1,
+    weigh: (item: T) => number = EACH_ALIKE,
+    onIdle: () => void = NOTHING,
   ) {
     this.#run = run;
     this.#maxWeight = maxWeight;
     this.#weigh = weigh;
-  }
-
-  get idle(): boolean {
-    return !this.#running;
+    this.#onIdle = onIdle;
   }
 
   submit(items: readonly T[]): Promise<readonly R[]> {
@@ -54,6 +54,7 @@ export class GroupCommit<T, R> {
       else if (work === undefined) break;
     }
     this.#running = false;
+    this.#onIdle();
   }
 
   async #round(): Promise<void> {
@@ -79,6 +80,50 @@ export class GroupCommit<T, R> {
     }
   }
 }
+
+/** Group commits by key, each there for as long as something is under way in it. */
+export class GroupCommits<K, T, R> {
+  readonly #run: (key: K, items: readonly T[]) => Promise<readonly R[]>;
+  readonly #maxWeight: number;
+  readonly #weigh: ((item: T) => number) | undefined;
+  readonly #groups = new Map<K, GroupCommit<T, R>>();
+
+  /** @param run as of GroupCommit, with the key of the group */
+  constructor(
+    run: (key: K, items: readonly T[]) => Promise<readonly R[]>,
+    maxWeight: number,
+    weigh?: (item: T) => number,
+  ) {
+    this.#run = run;
+    this.#maxWeight = maxWeight;
+    this.#weigh = weigh;
+  }
+
+  isIdle(key: K): boolean {
+    return !this.#groups.has(key);
+  }
+
+  submit(key: K, items: readonly T[]): Promise<readonly R[]> {
+    return this.#group(key).submit(items);
+  }
+
+  between(key: K, work: () => Promise<void>): void {
+    this.#group(key).between(work);
+  }
+
+  #group(key: K): GroupCommit<T, R> {
+    let group = this.#groups.get(key);
+    if (group === undefined) {
+      const run = (items: readonly T[]) => this.#run(key, items);
+      group = new GroupCommit(run, this.#maxWeight, this.#weigh, () => this.#groups.delete(key));
+      this.#groups.set(key, group);
+    }
+    return group;
+  }
+}
+
+const EACH_ALIKE = (): number => 1;
+const NOTHING = (): void => {};
 
 interface Waiting<T, R> {
   readonly items: readonly T[];

@@ -56,7 +56,7 @@ export const holderCalls = {
   },
 
   async scan({ scanner, inspector }: Session, topic: Topic): Promise<TopicCursors> {
-    for (const log of [...topic.logs.values()]) await scanner.passNow(log);
+    for (const log of [...topic.logs]) await scanner.passNow(log);
     return inspector.cursors(topic);
   },
 

@@ -4,6 +4,7 @@ import { QueueError } from '../core/errors.ts';
 import {
   type Checkpoint,
   DEAD_TIER,
+  EMPTY_CHECKPOINT,
   entriesEnd,
   planAppend,
   type SegmentHeader,
@@ -15,8 +16,8 @@ import {
 import { type Store, StoreUnavailableError } from '../store/store.ts';
 import { deferred } from './deferred.ts';
 import type { Environment } from './environment.ts';
-import { GroupCommit } from './group-commit.ts';
-import { OpenEntries } from './open-entries.ts';
+import { GroupCommit, GroupCommits } from './group-commit.ts';
+import { NONE_OPEN, OpenEntries, type OpenEntry } from './open-entries.ts';
 import { appendDefinitely, changeDefinitely, definitely, meetsEntry } from './outcomes.ts';
 import type { Appended, LogEnd } from './peers.ts';
 import type { Slot } from './slots.ts';
@@ -57,24 +58,42 @@ interface FoundTail {
 /** A slot of delayed tasks, and its log once that was needed. */
 export type TimeSlot = Slot<Log>;
 
+/** What all logs of a process share. */
+export interface LogHome {
+  readonly store: Store;
+  readonly env: Environment;
+  readonly peers: LogPeers;
+  readonly appends: GroupCommits<Log, NewEntry, number>;
+}
+
+export function logHome(store: Store, env: Environment, peers: LogPeers): LogHome {
+  const leastWeight = Math.floor(BATCH_BYTES / Math.min(BATCH_ENTRIES, store.meta.segmentSize));
+  const weigh = (entry: NewEntry): number => Math.max(leastWeight, entryBytes(entry));
+  const appends = new GroupCommits<Log, NewEntry, number>(
+    (log, entries) => log.appendBatch(entries),
+    BATCH_BYTES,
+    weigh,
+  );
+  return { store, env, peers, appends };
+}
+
 /**
  * One log as known here: its tail, both cursors, and what is open between them. Appends and changes of concurrent
  * callers are grouped, each group one conditional batch in one partition.
+ *
+ * There may be millions of them in memory, most of which only hold what waits: what few need is there only while it is
+ * needed.
  */
 export class Log {
   readonly address: LogAddress;
   /** Whether, and under which term, this server schedules it. */
   readonly tenure: Tenure;
-  readonly #store: Store;
-  readonly #env: Environment;
-  readonly #maxEntries: number;
-  readonly #peers: LogPeers;
-  readonly #appends: GroupCommit<NewEntry, number>;
-  readonly #changes = new Map<number, GroupCommit<EntryChange, ChangeResult>>();
+  readonly #home: LogHome;
+  #changes: Map<number, GroupCommit<EntryChange, ChangeResult>> | null = null;
   #tail: LogEnd | null = null;
   /** Bytes an entry took on average in the segment before the tail. */
   #averageBefore = 0;
-  #finding: Promise<void> = Promise.resolve();
+  #finding: Promise<void> | null = null;
   /** From which id on another server is putting something there, and what ends its turn. */
   #lent: { readonly from: number; end(): void } | null = null;
   /** Appends wait for it. */
@@ -89,10 +108,11 @@ export class Log {
   #ready = 0;
   /** Ready entries that claims under way will take. */
   reserved = 0;
-  /** Entries in [completion, scan) that are not known to be settled, by id, in the order of ids. */
-  readonly open = new OpenEntries();
+  #open: OpenEntries | null = null;
   /** The term last seen in the header of the scan cursor's segment, and how far that segment reaches. */
   scanHeader: { segment: number; term: number; end: number; full: boolean; averageBytes: number } | null = null;
+  /** The scan cursor's segment was begun just now, so its header needs not be read. Had somebody claimed in it, a claim would learn it. */
+  #isUnclaimed = false;
   /** No ready entry was put there before; where some are ready. */
   readySince = 0;
   /** When it was last handed out from, counted in leases. */
@@ -104,45 +124,117 @@ export class Log {
    * one that a predecessor had sent, was carried out after all. To be looked at before the completion cursor may pass.
    */
   unseen: { readonly from: number; readonly to: number } | null = null;
-  /** When the first task that waits here may expire, as far as is known. */
-  expiresAt = Number.POSITIVE_INFINITY;
-  /** Not before then is it looked through for tasks that expired. */
-  expireAgainAt = 0;
+  #expiry: { at: number; againAt: number } | null = null;
   /** Purged tasks may stand at the scan cursor, which no lease may meet for long. */
   sweep = false;
   /** Of dead letters: others may have put some into it or taken some out, or it is in doubt who did; they are counted anew. */
   recount = false;
-  /** Of a time slot: until when entries that ended in it can be looked at. */
-  keepUntil = 0;
   /** Of a time slot: what is known of it besides; null: it is none. */
   slot: TimeSlot | null = null;
-  /** Pending entries that count as ready: their moves are committed, or may be, and nobody could mark them yet. */
-  readonly countedEarly = new Set<number>();
-  /** Pending entries that were put there by this server and count once they are ready, whoever marks them so. */
-  readonly onTheirWay = new Set<number>();
+  #countedEarly: Set<number> | null = null;
+  #onTheirWay: Set<number> | null = null;
   /** Pending entries met when it was loaded; their moves are carried to an end once it is. */
-  interrupted: readonly EntryHead[] = [];
+  interrupted: readonly EntryHead[] = NO_HEADS;
   /** The period of the activity index in which this log is recorded. */
   recordedPeriod = -1;
   /** What was last written to its checkpoint. */
-  saved: Checkpoint = { scan: 0, completion: 0, trimmed: 0 };
-  readonly settledMarks: SettledMark[] = [];
-  /** Full segments above the completion cursor in which all is settled, and when that was found. */
-  readonly closed = new Map<number, number>();
+  saved: Checkpoint = EMPTY_CHECKPOINT;
+  settledMarks: readonly SettledMark[] = NO_MARKS;
+  #closed: Map<number, number> | null = null;
 
-  constructor(address: LogAddress, tenure: Tenure, store: Store, env: Environment, peers: LogPeers) {
+  constructor(address: LogAddress, tenure: Tenure, home: LogHome) {
     this.address = address;
     this.tenure = tenure;
-    this.#store = store;
-    this.#env = env;
-    this.#peers = peers;
-    this.#maxEntries = Math.min(BATCH_ENTRIES, store.meta.segmentSize);
-    const leastWeight = Math.floor(BATCH_BYTES / this.#maxEntries);
-    this.#appends = new GroupCommit(
-      (entries) => this.#append(entries),
-      BATCH_BYTES,
-      (entry) => Math.max(leastWeight, entryBytes(entry)),
-    );
+    this.#home = home;
+  }
+
+  get #store(): Store {
+    return this.#home.store;
+  }
+
+  get #env(): Environment {
+    return this.#home.env;
+  }
+
+  get #peers(): LogPeers {
+    return this.#home.peers;
+  }
+
+  /** Entries in [completion, scan) that are not known to be settled, by id, in the order of ids. */
+  get open(): OpenEntries {
+    return this.#open ?? NONE_OPEN;
+  }
+
+  /** One more is open, behind all that are. */
+  opens(id: number, entry: OpenEntry): void {
+    this.#open ??= new OpenEntries();
+    this.#open.set(id, entry);
+  }
+
+  /** Takes an entry off the list of those that are open. */
+  settled(id: number): void {
+    if (this.#open?.delete(id) && this.#open.size === 0) this.#open = null;
+  }
+
+  /** When the first task that waits here may expire, as far as is known. */
+  get expiresAt(): number {
+    return this.#expiry?.at ?? Number.POSITIVE_INFINITY;
+  }
+
+  set expiresAt(at: number) {
+    if (this.#expiry !== null) this.#expiry.at = at;
+    else if (at !== Number.POSITIVE_INFINITY) this.#expiry = { at, againAt: 0 };
+  }
+
+  /** Not before then is it looked through for tasks that expired. */
+  get expireAgainAt(): number {
+    return this.#expiry?.againAt ?? 0;
+  }
+
+  set expireAgainAt(at: number) {
+    this.#expiry ??= { at: Number.POSITIVE_INFINITY, againAt: 0 };
+    this.#expiry.againAt = at;
+  }
+
+  /** A pending entry counts as ready: its move is committed, or may be, and nobody could mark it yet. */
+  countEarly(id: number): void {
+    this.#countedEarly ??= new Set();
+    this.#countedEarly.add(id);
+  }
+
+  /** @returns whether it counted early until now */
+  countsNoLongerEarly(id: number): boolean {
+    const counted = this.#countedEarly?.delete(id) ?? false;
+    if (this.#countedEarly?.size === 0) this.#countedEarly = null;
+    return counted;
+  }
+
+  /** A pending entry was put there by this server and counts once it is ready, whoever marks it so. */
+  isOnItsWay(id: number): void {
+    this.#onTheirWay ??= new Set();
+    this.#onTheirWay.add(id);
+  }
+
+  /** @returns whether it was on its way until now */
+  isNoLongerOnItsWay(id: number): boolean {
+    const wasOnItsWay = this.#onTheirWay?.delete(id) ?? false;
+    if (this.#onTheirWay?.size === 0) this.#onTheirWay = null;
+    return wasOnItsWay;
+  }
+
+  /** Full segments above the completion cursor in which all is settled, and when that was found. */
+  get closed(): ReadonlyMap<number, number> {
+    return this.#closed ?? NO_SEGMENTS;
+  }
+
+  close(segment: number, at: number): void {
+    this.#closed ??= new Map();
+    this.#closed.set(segment, at);
+  }
+
+  forgetClosed(segment: number): void {
+    this.#closed?.delete(segment);
+    if (this.#closed?.size === 0) this.#closed = null;
   }
 
   get isDead(): boolean {
@@ -208,9 +300,9 @@ export class Log {
     return (
       this.unscanned === 0 &&
       this.unseen === null &&
-      this.open.size === 0 &&
+      this.#open === null &&
       this.trimmed >= this.completion &&
-      this.#appends.idle
+      this.#home.appends.isIdle(this)
     );
   }
 
@@ -220,13 +312,13 @@ export class Log {
 
   /** Appends entries, in chunks of one batch that are atomic each, together with others that wait; returns their ids. */
   append(entries: readonly NewEntry[]): Promise<readonly number[]> {
-    const chunks = chunksOf(entries, this.#maxEntries);
-    if (chunks.length === 1) return this.#appends.submit(entries);
+    const chunks = chunksOf(entries, Math.min(BATCH_ENTRIES, this.#size));
+    if (chunks.length === 1) return this.#home.appends.submit(this, entries);
     return this.#appendAll(chunks);
   }
 
   async #appendAll(chunks: readonly (readonly NewEntry[])[]): Promise<readonly number[]> {
-    const parts = await Promise.allSettled(chunks.map((chunk) => this.#appends.submit(chunk)));
+    const parts = await Promise.allSettled(chunks.map((chunk) => this.#home.appends.submit(this, chunk)));
     const failed = parts.find((part) => part.status === 'rejected');
     if (failed === undefined) return parts.flatMap((part) => (part.status === 'fulfilled' ? part.value : []));
     // "Nothing was written" would be wrong where some of it was.
@@ -238,22 +330,22 @@ export class Log {
   /** Changes entries of one segment, each under its condition, together with others that wait. */
   change(changes: readonly EntryChange[]): Promise<readonly ChangeResult[]> {
     const segment = segmentOf(changes[0]!.id, this.#size);
-    let group = this.#changes.get(segment);
+    this.#changes ??= new Map();
+    const groups = this.#changes;
+    let group = groups.get(segment);
     if (group === undefined) {
       group = new GroupCommit(
         (items) => this.#change(segment, items),
         BATCH_BYTES,
         (item) => Math.max(CHANGE_WEIGHT, changeBytes(item)),
+        () => {
+          groups.delete(segment);
+          if (groups.size === 0) this.#changes = null;
+        },
       );
-      this.#changes.set(segment, group);
+      groups.set(segment, group);
     }
-    const done = group.submit(changes);
-    if (this.#changes.size > 8) this.#forgetIdleGroups();
-    return done;
-  }
-
-  #forgetIdleGroups(): void {
-    for (const [segment, group] of this.#changes) if (group.idle) this.#changes.delete(segment);
+    return group.submit(changes);
   }
 
   /**
@@ -313,8 +405,13 @@ export class Log {
    * slot, that is to be looked at. One look at a time: whoever looks knows what an earlier one has found, and has counted.
    */
   findNewTail(isWrong = false): Promise<void> {
-    const found = this.#finding.then(() => this.#findNewTail(isWrong));
-    this.#finding = found.catch(() => {});
+    const found = (this.#finding ?? Promise.resolve()).then(() => this.#findNewTail(isWrong));
+    const over = found
+      .catch(() => {})
+      .then(() => {
+        if (this.#finding === over) this.#finding = null;
+      });
+    this.#finding = over;
     return found;
   }
 
@@ -354,7 +451,7 @@ export class Log {
         isLate = true;
         resolve(null);
       });
-      this.#appends.between(async () => {
+      this.#home.appends.between(this, async () => {
         cancelWait();
         if (isLate) return;
         if (signal?.aborted) {
@@ -404,7 +501,8 @@ export class Log {
     return true;
   }
 
-  async #append(entries: readonly NewEntry[]): Promise<readonly number[]> {
+  /** One round of appends; for the group commit. */
+  async appendBatch(entries: readonly NewEntry[]): Promise<readonly number[]> {
     const size = this.#size;
     if (this.#dropping !== null) await this.#dropping.catch(() => {});
     const isReady = entries.every(({ status }) => status === 'ready');
@@ -451,14 +549,11 @@ export class Log {
     // A look that was answered before this append may have found what others put behind it.
     if (this.#tail === null || this.#idOf(after) >= this.#idOf(this.#tail)) this.#endsAt(after);
     if (expiresAt !== null && expiresAt < this.expiresAt) this.expiresAt = expiresAt;
-    if (full) this.#averageBefore = bytes / Math.max(1, to - segmentStart(segment, this.#size));
+    if (full) this.#averageBefore = Math.round(bytes / Math.max(1, to - segmentStart(segment, this.#size)));
     if (this.scanHeader?.segment === segment) {
       this.scanHeader.end = to;
       this.scanHeader.full = full;
-    } else if (before.next === null && this.scan === from) {
-      // It was written just now, so it needs not be read. Had somebody claimed in it, a claim here would learn it.
-      this.scanHeader = { segment, term: 0, end: to, full, averageBytes: to > from ? bytes / (to - from) : 0 };
-    }
+    } else if (before.next === null && this.scan === from && !full) this.#isUnclaimed = true;
   }
 
   /**
@@ -467,7 +562,7 @@ export class Log {
    * @returns whether they are gone; not where something is being put into it, or was by others
    */
   dropHeaders(): Promise<boolean> {
-    if (!this.#appends.idle) return Promise.resolve(false);
+    if (!this.#home.appends.isIdle(this)) return Promise.resolve(false);
     this.#dropping ??= this.#dropHeaders().finally(() => {
       this.#dropping = null;
     });
@@ -495,9 +590,16 @@ export class Log {
   #restart(): void {
     this.scan = this.completion = this.trimmed = 0;
     this.scanHeader = null;
-    this.countedEarly.clear();
-    this.onTheirWay.clear();
+    this.#isUnclaimed = false;
+    this.#countedEarly = null;
+    this.#onTheirWay = null;
     this.slot?.restart();
+  }
+
+  #unclaimedHeader(segment: number): SegmentHeader | null {
+    const tail = this.#tail;
+    if (!this.#isUnclaimed || tail?.segment !== segment || tail.next === null) return null;
+    return { nextId: tail.next, bytes: tail.bytes, scan: this.scan, term: 0, sealedAt: null, closed: false };
   }
 
   async #change(segment: number, changes: readonly EntryChange[]): Promise<readonly ChangeResult[]> {
@@ -529,8 +631,9 @@ export class Log {
     for (;;) {
       const segment = segmentOf(this.scan, this.#size);
       if (this.scanHeader?.segment !== segment) {
-        const header = await this.#store.readSegment(this.address, segment);
+        const header = this.#unclaimedHeader(segment) ?? (await this.#store.readSegment(this.address, segment));
         if (header === null) return null;
+        this.#isUnclaimed = false;
         const unseen = unseenUpTo(this.scan, this.seen, header.scan);
         if (unseen !== null) {
           this.unseen = unseen;
@@ -545,7 +648,7 @@ export class Log {
           term: header.term,
           end,
           full: header.nextId >= segmentEnd(segment, this.#size),
-          averageBytes: end > first ? header.bytes / (end - first) : 0,
+          averageBytes: end > first ? Math.round(header.bytes / (end - first)) : 0,
         };
       }
       const { end, full } = this.scanHeader;
@@ -554,12 +657,11 @@ export class Log {
       this.scanHeader = null;
     }
   }
-
-  /** Takes an entry off the list of those that are open. */
-  settled(id: number): void {
-    this.open.delete(id);
-  }
 }
+
+const NO_HEADS: readonly EntryHead[] = [];
+const NO_MARKS: readonly SettledMark[] = [];
+const NO_SEGMENTS: ReadonlyMap<number, number> = new Map();
 
 const tailOf = (segment: number, header: SegmentHeader | null): LogEnd => ({
   segment,

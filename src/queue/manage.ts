@@ -65,7 +65,7 @@ export class Manager {
       const seen = topic.version;
       const outcome = await definitely(env, () => store.writeTopic(topic.name, seen, JSON.stringify(settings)));
       if (outcome === 'applied') {
-        topic.learn(settings, (seen ?? 0) + 1);
+        topic.learn(settings, (seen ?? 0) + 1, env.now());
         signals.ready(topic);
         return;
       }
@@ -83,14 +83,14 @@ export class Manager {
     const purgedAt = env.now();
     // What waits now counts no more, once that is written; what comes meanwhile does.
     const delayed = book.slotsOf(topic.tenure).holding(topic.name);
-    const ready = [...topic.logs.values()].map((log) => [log, log.ready] as const);
+    const ready = [...topic.logs].map((log) => [log, log.ready] as const);
     await this.#write(topic, (settings) => ({ ...settings, purgedAt }));
     const over = purgedAt + (store.exclusive ? 0 : CLOCKS_DIFFER_MS);
     while (env.now() <= over) await new Promise<void>((resolve) => env.timer(over + 1 - env.now(), resolve));
     for (const [slot, count] of delayed) slot.add(topic.name, -Math.min(count, slot.waiting.get(topic.name) ?? 0));
     for (const [log, count] of ready) log.countReady(-count);
     // The entries themselves end as they are met.
-    for (const log of topic.logs.values()) {
+    for (const log of topic.logs) {
       log.sweep = true;
       signals.due(log, env.now());
     }

@@ -12,7 +12,7 @@ import {
 import type { TopicSettings } from '../core/settings.ts';
 import type { Store } from '../store/store.ts';
 import type { Environment } from './environment.ts';
-import { GroupCommit } from './group-commit.ts';
+import { GroupCommits } from './group-commit.ts';
 import { meetsMessage, writeMessagesDefinitely } from './outcomes.ts';
 
 /** How a write of one row went: null where it was applied, else the row that stands there, or `absent`. */
@@ -30,11 +30,16 @@ const ROWS_PER_BATCH = 100;
 export class Messages {
   readonly #store: Store;
   readonly #env: Environment;
-  readonly #groups = new Map<string, GroupCommit<MessageWrite, MessageResult>>();
+  /** By bucket and topic. */
+  readonly #groups: GroupCommits<string, MessageWrite, MessageResult>;
 
   constructor(store: Store, env: Environment) {
     this.#store = store;
     this.#env = env;
+    this.#groups = new GroupCommits((key, writes) => {
+      const at = key.indexOf('/');
+      return this.#writeBatch(key.slice(at + 1), Number(key.slice(0, at)), writes);
+    }, ROWS_PER_BATCH);
   }
 
   read(topic: string, keys: readonly string[]): Promise<ReadonlyMap<string, MessageRow>> {
@@ -60,25 +65,13 @@ export class Messages {
       [...byBucket].map(async ([bucket, indexes]) => {
         for (let at = 0; at < indexes.length; at += ROWS_PER_BATCH) {
           const some = indexes.slice(at, at + ROWS_PER_BATCH);
-          const answers = await this.#group(topic, bucket).submit(some.map((index) => writes[index]!));
+          const batch = some.map((index) => writes[index]!);
+          const answers = await this.#groups.submit(`${bucket}/${topic}`, batch);
           for (const [nth, index] of some.entries()) results[index] = answers[nth]!;
         }
       }),
     );
     return results;
-  }
-
-  #group(topic: string, bucket: number): GroupCommit<MessageWrite, MessageResult> {
-    const key = `${bucket}/${topic}`;
-    let group = this.#groups.get(key);
-    if (group === undefined) {
-      group = new GroupCommit((writes) => this.#writeBatch(topic, bucket, writes), ROWS_PER_BATCH);
-      this.#groups.set(key, group);
-      if (this.#groups.size % 256 === 0) {
-        for (const [name, other] of this.#groups) if (other !== group && other.idle) this.#groups.delete(name);
-      }
-    }
-    return group;
   }
 
   async #writeBatch(topic: string, bucket: number, writes: readonly MessageWrite[]): Promise<readonly MessageResult[]> {

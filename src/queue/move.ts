@@ -8,7 +8,6 @@ import {
   type LogAddress,
   type Place,
 } from '../core/entry.ts';
-import { afterSettle } from '../core/limits.ts';
 import { segmentOf } from '../core/log.ts';
 import {
   commitPatch,
@@ -54,7 +53,7 @@ export class Mover {
     const dest = await book.log(to);
     const entries = origins.map((origin) => pendingEntry(origin, placeIn(from.address, origin.id), changes(origin)));
     const [ids] = await Promise.all([dest.append(entries), activity.ensure(dest)]);
-    for (const id of ids) dest.onTheirWay.add(id);
+    for (const id of ids) dest.isOnItsWay(id);
     await activity.confirm(dest);
     const pendings = entries.map((entry, index): Pending => {
       const place = placeIn(to, ids[index]!);
@@ -129,7 +128,7 @@ export class Mover {
       const arrived = ready.filter((pending) => {
         const wasMarked = marks.answers.get(pending)?.applied ?? true;
         // Where another server has marked it, nobody here has counted it yet.
-        return dest.onTheirWay.delete(pending.place.id) || wasMarked;
+        return dest.isNoLongerOnItsWay(pending.place.id) || wasMarked;
       });
       // Another server has appended some, and has not told of them yet: they are counted as they are found.
       const known = arrived.filter(({ place }) => place.id < dest.nextId);
@@ -140,10 +139,10 @@ export class Mover {
         dest,
         waiting.map(({ place }) => place.id),
       );
-      for (const pending of waiting) if (!marks.answers.has(pending)) dest.countedEarly.add(pending.place.id);
+      for (const pending of waiting) if (!marks.answers.has(pending)) dest.countEarly(pending.place.id);
       for (const [pending, step] of steps) {
         if (step !== 'mark-void') continue;
-        dest.onTheirWay.delete(pending.place.id);
+        dest.isNoLongerOnItsWay(pending.place.id);
         this.#didNotHappen(topic, dest, pending);
       }
       if (ready.length > 0) signals.due(from, at);
@@ -157,7 +156,7 @@ export class Mover {
       if (ready.length > 0) {
         const areOwn = await this.#updateRows(topic, dest, ready, at);
         // Who enqueued one may still write the row, and looks from where it was put whether it has moved.
-        if (!areOwn && from.slot !== null) from.keepUntil = Math.max(from.keepUntil, at + LOOKED_UP_MS);
+        if (!areOwn && from.slot !== null) from.slot.keepUntil = Math.max(from.slot.keepUntil, at + LOOKED_UP_MS);
         // The origins are passed only now: their destination is ready, and the rows know where it is.
         for (const pending of ready) from.settled(pending.origin.id);
         const ids = ready.map(({ origin }) => origin.id);
@@ -217,7 +216,7 @@ export class Mover {
       return;
     }
     if (from.open.endLease(origin.id)) {
-      topic.limits = afterSettle(topic.limits, env.now());
+      topic.leaseEnded(env.now());
       signals.ready(topic);
     } else if (!from.open.has(origin.id) && counted && (from.isDead || origin.id >= from.scan)) {
       from.recount = from.isDead;
@@ -228,7 +227,7 @@ export class Mover {
   #arrived(topic: Topic, dest: Log, ids: readonly number[]): void {
     const { signals, env } = this.#engine;
     if (ids.length === 0) return;
-    const uncounted = ids.filter((id) => !dest.countedEarly.delete(id));
+    const uncounted = ids.filter((id) => !dest.countsNoLongerEarly(id));
     if (dest.slot !== null) {
       dest.slot.arrived(topic.name, uncounted);
       signals.delayed(dest);
@@ -246,7 +245,7 @@ export class Mover {
 
   /** What counted while it was pending counts no longer. */
   #didNotHappen(topic: Topic, dest: Log, pending: Pending): void {
-    if (dest.countedEarly.delete(pending.place.id) && counts(topic, pending)) dest.countReady(-1);
+    if (dest.countsNoLongerEarly(pending.place.id) && counts(topic, pending)) dest.countReady(-1);
   }
 
   /**

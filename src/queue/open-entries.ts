@@ -62,3 +62,10 @@ export class OpenEntries extends Map<number, OpenEntry> {
     return open.leased;
   }
 }
+
+/** Of a log in which nothing is open. */
+export const NONE_OPEN: OpenEntries = new (class extends OpenEntries {
+  override set(): never {
+    throw new TypeError('what is open is kept by its log');
+  }
+})();

@@ -265,7 +265,7 @@ export class Session {
     return {
       ready: (topic) => {
         if (topic.tenure.holds) this.ring.offer(topic);
-        else for (const log of topic.logs.values()) if (log.ready > 0) this.#tell(log, { put: true });
+        else for (const log of topic.logs) if (log.ready > 0) this.#tell(log, { put: true });
       },
       due: (log, at) => {
         if (!log.tenure.holds) {
@@ -317,9 +317,9 @@ export class Session {
       this.scanner.due(log, this.engine.env.now());
       this.ring.offer(topic);
     }
+    if (log.interrupted.length === 0) return;
     const pendings = log.interrupted.map((head) => asPending(log, head));
     log.interrupted = [];
-    if (pendings.length === 0) return;
     this.#mover
       .resolve(log, pendings)
       .catch((error: unknown) => {

@@ -13,7 +13,6 @@ import {
 import { ERROR_CODES, type ErrorCode, invalid, QueueError } from '../core/errors.ts';
 import { type AttemptOutcome, withAttempt } from '../core/history.ts';
 import { parseLeaseToken } from '../core/lease-token.ts';
-import { afterSettle } from '../core/limits.ts';
 import { DEAD_TIER, isSlotTopic, segmentOf, waitingLog } from '../core/log.ts';
 import { topicNameFault } from '../core/names.ts';
 import { failedAttempt } from '../core/scan.ts';
@@ -181,7 +180,7 @@ export class Settler {
       }
       signals.settled(open.uid);
     }
-    topic.limits = afterSettle(topic.limits, now);
+    topic.leaseEnded(now);
     if (unknown.length > 0) {
       for (const head of (await readHeadsByIds(this.#engine.store, log.address, unknown)).values()) {
         ended.push({ task: head, id: head.id });
@@ -330,7 +329,7 @@ export class Settler {
    */
   async #movedAlready(log: Log, topic: Topic, entry: Entry): Promise<void> {
     if (log.open.endLease(entry.id)) {
-      topic.limits = afterSettle(topic.limits, entry.updatedAt);
+      topic.leaseEnded(entry.updatedAt);
       this.#engine.signals.ready(topic);
       this.#engine.signals.due(log, this.#engine.env.now());
     }
@@ -384,7 +383,7 @@ export class Settler {
       topic.settings,
       done.map(({ id }) => ({ task: entries.get(id)!, place: placeIn(log.address, id), status: 'cancelled', at })),
     );
-    if (done.some(({ id }) => log.open.get(id)?.leased)) topic.limits = afterSettle(topic.limits, at);
+    if (done.some(({ id }) => log.open.get(id)?.leased)) topic.leaseEnded(at);
     for (const { id } of done) {
       log.settled(id);
       this.#engine.signals.settled(entries.get(id)!.uid);

@@ -38,6 +38,8 @@ export class Slot<L extends Tailed> {
   readonly waiting = new Map<string, number>();
   /** Ids of entries that were on their way when they were looked at: they are counted once they have arrived. */
   readonly arriving = new Set<number>();
+  /** Until when entries that ended in it can be looked at. */
+  keepUntil = 0;
   /** Nobody here has to do with it any more: nothing is in it, or its tenure ended. */
   gone = false;
   #uncounted: readonly Range[] = [{ from: 0, to: Number.POSITIVE_INFINITY }];

@@ -1,7 +1,7 @@
 import { TIERS } from '../core/bounds.ts';
 import type { LogAddress, Place } from '../core/entry.ts';
 import { QueueError } from '../core/errors.ts';
-import { type Gate, gateOf, hasLimits, type LimitState } from '../core/limits.ts';
+import { afterLease, afterSettle, type Gate, gateOf, hasLimits, type LimitState } from '../core/limits.ts';
 import {
   DEAD_TIER,
   EMPTY_CHECKPOINT,
@@ -15,10 +15,47 @@ import {
 import { parseSettings, type TopicSettings } from '../core/settings.ts';
 import type { Store } from '../store/store.ts';
 import type { Environment } from './environment.ts';
-import { LOOKED_UP_MS, Log, type LogPeers, type TimeSlot } from './log.ts';
+import { LOOKED_UP_MS, Log, type LogHome, type LogPeers, logHome, type TimeSlot } from './log.ts';
 import type { Appended, LogEnd } from './peers.ts';
 import { Slots } from './slots.ts';
 import { Tenure } from './tenure.ts';
+
+/** The active logs of a topic by tier. Most have one, and a Map takes as much memory as the rest of a topic. */
+export class LogsByTier {
+  #first: Log | null = null;
+  #others: Map<number, Log> | null = null;
+
+  get size(): number {
+    return this.#first === null ? 0 : 1 + (this.#others?.size ?? 0);
+  }
+
+  get(tier: number): Log | undefined {
+    return this.#first?.address.tier === tier ? this.#first : this.#others?.get(tier);
+  }
+
+  add(log: Log): void {
+    if (this.#first === null || this.#first.address.tier === log.address.tier) {
+      this.#first = log;
+      return;
+    }
+    this.#others ??= new Map();
+    this.#others.set(log.address.tier, log);
+  }
+
+  delete(tier: number): void {
+    if (this.#first?.address.tier !== tier) this.#others?.delete(tier);
+    else {
+      this.#first = this.#others?.values().next().value ?? null;
+      if (this.#first !== null) this.#others!.delete(this.#first.address.tier);
+    }
+    if (this.#others?.size === 0) this.#others = null;
+  }
+
+  *[Symbol.iterator](): Generator<Log> {
+    if (this.#first !== null) yield this.#first;
+    if (this.#others !== null) yield* this.#others.values();
+  }
+}
 
 /** A topic as known here: its settings, its logs that are active, and what its limits remember. */
 export class Topic {
@@ -27,13 +64,13 @@ export class Topic {
   settings: TopicSettings;
   /** The version of its settings row; null: it has none. */
   version: number | null;
-  /** Active logs by tier. */
-  readonly logs = new Map<number, Log>();
+  readonly logs = new LogsByTier();
   /** Tasks that wait in time slots; kept by the book. */
   delayed = 0;
   /** Moves under way: their tasks may count nowhere just now. */
   moving = 0;
-  limits: LimitState;
+  /** Null as long as there was no limit. */
+  #limits: LimitState | null = null;
   /** When it was last served, counted in leases: who waits longest is next. */
   servedNth = 0;
   /** Turns it had in this round, of as many as it weighs. */
@@ -46,6 +83,8 @@ export class Topic {
   leaseTurn = 0;
   /** When it was last looked up: whoever did may still be busy with it. */
   touchedAt: number;
+  /** Others may have handed something of it out right before it was loaded: one that is let go has no lease to remember. */
+  readonly #isTakenOver: boolean;
 
   constructor(name: string, tenure: Tenure, settings: TopicSettings, version: number | null, now: number) {
     this.name = name;
@@ -53,17 +92,42 @@ export class Topic {
     this.settings = settings;
     this.version = version;
     this.touchedAt = now;
-    // What went before isn't known: an interval and a cooldown count from now at the latest, and the rate's bucket starts
-    // empty. A topic that is let go has none of them open (see `isIdle`), so that a lease is known of only at a take-over.
-    const lastLeaseAt = tenure.isLoaded ? 0 : now;
-    this.limits = { lastLeaseAt, lastSettledAt: now, tokens: 0, refilledAt: now };
+    this.#isTakenOver = !tenure.isLoaded;
+    if (this.limited) this.#limits = this.#limitsFrom(now);
   }
 
   /** Takes in settings that were read or written, unless newer ones are known: answers may come out of order. */
-  learn(settings: TopicSettings, version: number | null): void {
+  learn(settings: TopicSettings, version: number | null, now: number): void {
     if ((version ?? 0) < (this.version ?? 0)) return;
     this.settings = settings;
     this.version = version;
+    if (this.limited) this.#limits ??= this.#limitsFrom(now);
+  }
+
+  /** What went before isn't known: an interval and a cooldown count from now at the latest, and the rate's bucket is empty. */
+  #limitsFrom(now: number): LimitState {
+    const lastLeaseAt = this.#isTakenOver || this.servedNth > 0 ? now : 0;
+    return { lastLeaseAt, lastSettledAt: now, tokens: 0, refilledAt: now };
+  }
+
+  /** What its limits remember; null as long as there was none. */
+  get limits(): LimitState | null {
+    return this.#limits;
+  }
+
+  /** So many tasks were leased. */
+  leased(count: number, at: number): void {
+    if (this.#limits !== null) this.#limits = afterLease(this.#limits, this.settings, count, at);
+  }
+
+  /** Leases were met that had been handed out before, the last of them then. */
+  hadLease(at: number): void {
+    if (this.#limits !== null && at > this.#limits.lastLeaseAt) this.#limits = { ...this.#limits, lastLeaseAt: at };
+  }
+
+  /** Leases ended, by a settlement or by their time. */
+  leaseEnded(at: number): void {
+    if (this.#limits !== null) this.#limits = afterSettle(this.#limits, at);
   }
 
   get limited(): boolean {
@@ -71,34 +135,35 @@ export class Topic {
   }
 
   gate(now: number): Gate {
-    if (!this.limited) return { allowed: Number.POSITIVE_INFINITY, nextAt: null };
-    return this.claiming ? { allowed: 0, nextAt: null } : gateOf(this.limits, this.inFlight, this.settings, now);
+    if (!this.limited || this.#limits === null) return { allowed: Number.POSITIVE_INFINITY, nextAt: null };
+    if (this.claiming) return { allowed: 0, nextAt: null };
+    return gateOf(this.#limits, this.inFlight, this.settings, now);
   }
 
   /** Tasks under a lease. */
   get inFlight(): number {
     let sum = 0;
-    for (const log of this.logs.values()) sum += log.open.leased;
+    for (const log of this.logs) sum += log.open.leased;
     return sum;
   }
 
   /** Claims are under way that its limits have to be counted for. */
   get claiming(): boolean {
-    for (const log of this.logs.values()) if (log.reserved > 0) return true;
+    for (const log of this.logs) if (log.reserved > 0) return true;
     return false;
   }
 
   /** Ready entries that no claim under way will take, on tiers that leases serve. */
   get available(): number {
     let sum = 0;
-    for (const log of this.logs.values()) if (!log.isDead) sum += Math.max(0, log.ready - log.reserved);
+    for (const log of this.logs) if (!log.isDead) sum += Math.max(0, log.ready - log.reserved);
     return sum;
   }
 
   /** Since when a task may have been waiting at the most; null: none is ready. */
   get readySince(): number | null {
     let since: number | null = null;
-    for (const log of this.logs.values()) {
+    for (const log of this.logs) {
       if (!log.isDead && log.ready > 0) since = Math.min(since ?? Number.POSITIVE_INFINITY, log.readySince);
     }
     return since;
@@ -106,7 +171,7 @@ export class Topic {
 
   counts(): { ready: number; delayed: number; leased: number; dead: number } {
     let ready = 0;
-    for (const log of this.logs.values()) if (!log.isDead) ready += log.ready;
+    for (const log of this.logs) if (!log.isDead) ready += log.ready;
     const delayed = Math.max(0, this.delayed);
     return { ready, delayed, leased: this.inFlight, dead: this.logs.get(DEAD_TIER)?.ready ?? 0 };
   }
@@ -138,6 +203,7 @@ export class TopicBook {
   readonly #readingCheckpoints = new Map<string, ReturnType<Store['readCheckpoints']>>();
   readonly #env: Environment;
   readonly #tenures: Tenure[];
+  readonly #home: LogHome;
   readonly #shelves = new WeakMap<Tenure, Shelf>();
   /** Called with each log as it becomes active: before anybody else sees it, and once it is seen. */
   onLoad: (log: Log, topic: Topic | null) => Promise<void> = async () => {};
@@ -153,6 +219,7 @@ export class TopicBook {
   constructor(store: Store, env: Environment) {
     this.#store = store;
     this.#env = env;
+    this.#home = logHome(store, env, this.#peers);
     this.#tenures = Array.from({ length: store.meta.shards }, (_, shard) => this.#tenure(shard, null));
   }
 
@@ -184,7 +251,7 @@ export class TopicBook {
   *logsOf(tenure: Tenure): Generator<Log> {
     const { slots, topics } = this.#shelf(tenure);
     yield* slots.logs();
-    for (const topic of topics.values()) yield* topic.logs.values();
+    for (const topic of topics.values()) yield* topic.logs;
   }
 
   get tenures(): readonly Tenure[] {
@@ -274,7 +341,7 @@ export class TopicBook {
 
   async #loadLog(tenure: Tenure, address: LogAddress): Promise<Log> {
     const topic = isSlotTopic(address.topic) ? null : await this.topicIn(tenure, address.topic);
-    const log = new Log(address, tenure, this.#store, this.#env, this.#peers);
+    const log = new Log(address, tenure, this.#home);
     // Whoever only puts into it, and settles, asks where it ends when that is needed.
     if (tenure.term !== null) await this.#loadCursors(log);
     log.touchedAt = this.#env.now();
@@ -282,7 +349,10 @@ export class TopicBook {
     if (topic === null) {
       log.slot = this.#shelf(tenure).slots.of(address);
       log.slot.attach(log);
-    } else topic.logs.set(address.tier, log);
+    } else {
+      topic.logs.add(log);
+      this.#shelf(tenure).maybeIdle.delete(topic);
+    }
     this.onLoaded(log, topic);
     return log;
   }
@@ -352,7 +422,7 @@ export class TopicBook {
     // Another one may stand in its place by now.
     if (topic?.logs.get(log.address.tier) !== log) return;
     topic.logs.delete(log.address.tier);
-    if (topic.isIdle) maybeIdle.add(topic);
+    if (topic.logs.size === 0) maybeIdle.add(topic);
   }
 
   /** Lets go of topics in which nothing is, and that nobody who looked them up can still be busy with. */
@@ -362,9 +432,7 @@ export class TopicBook {
     for (const tenure of this.#tenures) {
       const { maybeIdle } = this.#shelf(tenure);
       for (const topic of maybeIdle) {
-        if (topic.logs.size > 0) maybeIdle.delete(topic);
-        else if (topic.isIdle && topic.touchedAt <= before && !hasRecentLease(topic, this.#env.now()))
-          dropped.push(topic);
+        if (topic.isIdle && topic.touchedAt <= before && !hasRecentLease(topic, this.#env.now())) dropped.push(topic);
       }
     }
     for (const topic of dropped) this.drop(topic);
@@ -380,7 +448,7 @@ export class TopicBook {
   /** Reads a topic's settings again. */
   async reload(topic: Topic): Promise<void> {
     const row = await this.#store.readTopic(topic.name);
-    topic.learn(parseSettings(row?.settings ?? null), row?.version ?? null);
+    topic.learn(parseSettings(row?.settings ?? null), row?.version ?? null, this.#env.now());
   }
 
   *logs(): Generator<Log> {
@@ -390,7 +458,7 @@ export class TopicBook {
   /** The tiers in which something was ever put. */
   async tiersOf(topic: string): Promise<readonly number[]> {
     const tiers = new Set((await this.#store.readCheckpoints(topic)).keys());
-    for (const tier of this.peek(topic)?.logs.keys() ?? []) tiers.add(tier);
+    for (const { address } of this.peek(topic)?.logs ?? []) tiers.add(address.tier);
     return [...tiers].sort((a, b) => b - a);
   }
 }
@@ -407,7 +475,7 @@ function together<T>(underWay: Map<string, Promise<T>>, key: string, begin: () =
 
 /** Whether the next lease would have to wait for the interval behind the last one. */
 const hasRecentLease = ({ settings, limits }: Topic, now: number): boolean =>
-  settings.minIntervalMs !== null && limits.lastLeaseAt + settings.minIntervalMs > now;
+  settings.minIntervalMs !== null && limits !== null && limits.lastLeaseAt + settings.minIntervalMs > now;
 
 /** Counts the entries between scan cursor and tail; ids behind the entries of a sealed segment are none. */
 async function countUnscanned(log: Log, store: Store): Promise<void> {

@@ -41,7 +41,7 @@ export class Explainer {
 
   async #gate(topic: Topic): Promise<Obstacle[]> {
     const now = this.#engine.env.now();
-    const shut = closedBy(topic.limits, topic.inFlight, topic.settings, now);
+    const shut = topic.limits === null ? [] : closedBy(topic.limits, topic.inFlight, topic.settings, now);
     return Promise.all(
       shut.map(async ({ limit, until }) => ({
         ...ofLimit(topic, limit),
@@ -53,7 +53,7 @@ export class Explainer {
 
   async #leases(topic: Topic): Promise<Obstacle['leases']> {
     const leases: { id: string; worker: string | null; until: number }[] = [];
-    for (const log of topic.logs.values()) {
+    for (const log of topic.logs) {
       const ids: number[] = [];
       for (const [id, { leased }] of log.open) if (leased && ids.length + leases.length < LEASES_SHOWN) ids.push(id);
       for (const entry of (await readByIds(this.#engine.store, log.address, ids)).values()) {
@@ -87,7 +87,7 @@ export class Explainer {
   /** How many tasks are handed out before the entry, as far as is known: those of higher tiers, and those before it. */
   #before(topic: Topic, tier: number, id: number): number {
     let before = 0;
-    for (const log of topic.logs.values()) {
+    for (const log of topic.logs) {
       if (log.isDead || log.address.tier < tier) continue;
       before += log.address.tier > tier ? log.ready : Math.min(log.ready, Math.max(0, id - log.scan));
     }

@@ -8,7 +8,6 @@
  * concerns what nobody was told of, and is found at the next period, by a take-over, or when a lease lapses.
  */
 import type { LogAddress } from '../core/entry.ts';
-import { afterSettle } from '../core/limits.ts';
 import { isSlotTopic, logKey } from '../core/log.ts';
 import { type Deferred, deferred } from '../queue/deferred.ts';
 import type { Engine } from '../queue/engine.ts';
@@ -306,7 +305,7 @@ export class Neighbours {
       log.settled(id);
       signals.settled(open.uid);
     }
-    if (leased) topic.limits = afterSettle(topic.limits, env.now());
+    if (leased) topic.leaseEnded(env.now());
     signals.ready(topic);
     signals.due(log, env.now());
     signals.changed(topic);

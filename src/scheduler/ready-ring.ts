@@ -250,9 +250,7 @@ const hasReady = (topic: Topic, tiers: ReadonlySet<number>): boolean => {
 function* logsInOrder(topic: Topic, tiers: ReadonlySet<number> | null): Generator<Log | undefined> {
   const buckets = topic.settings.buckets ?? 0;
   if (buckets === 0 && isShared(topic)) {
-    const logs = [...topic.logs.values()].filter(
-      (log) => !log.isDead && (tiers === null || tiers.has(log.address.tier)),
-    );
+    const logs = [...topic.logs].filter((log) => !log.isDead && (tiers === null || tiers.has(log.address.tier)));
     yield* logs.sort((a, b) => a.servedNth - b.servedNth || b.address.tier - a.address.tier);
     return;
   }

@@ -43,9 +43,9 @@ async function recoverTier(engine: Engine, log: Log, topic: Topic): Promise<void
     for await (const head of heads(engine, log, log.scan, log.nextId)) {
       if (head.status === 'pending') {
         interrupted.push(head);
-        if (!isPurged(head, topic.settings.purgedAt)) log.countedEarly.add(head.id);
+        if (!isPurged(head, topic.settings.purgedAt)) log.countEarly(head.id);
       }
-      if (counts(head, topic) || log.countedEarly.has(head.id)) {
+      if (counts(head, topic) || (head.status === 'pending' && !isPurged(head, topic.settings.purgedAt))) {
         log.countReady(1);
         readySince = Math.min(readySince, head.placedAt);
       }
@@ -116,14 +116,12 @@ export async function adoptUnseen(engine: Engine, log: Log, topic: Topic): Promi
 async function openBetween(engine: Engine, log: Log, topic: Topic, from: number, to: number): Promise<void> {
   const found: EntryHead[] = [];
   for await (const head of heads(engine, log, from, to)) found.push(head);
-  let { lastLeaseAt } = topic.limits;
   for (const head of found) {
     if (head.status === 'leased') {
-      lastLeaseAt = Math.max(lastLeaseAt, head.leasedAt ?? 0);
-      log.open.set(head.id, openEntry(head, true, head.leaseUntil ?? 0));
-    } else if (mustBeChecked(head)) log.open.set(head.id, openEntry(head, false, 0));
+      topic.hadLease(head.leasedAt ?? 0);
+      log.opens(head.id, openEntry(head, true, head.leaseUntil ?? 0));
+    } else if (mustBeChecked(head)) log.opens(head.id, openEntry(head, false, 0));
   }
-  topic.limits = { ...topic.limits, lastLeaseAt };
 }
 
 /** Whether an entry counts as waiting: purged ones don't, wherever they stand. */

@@ -11,7 +11,6 @@ import { BATCH_ENTRIES } from '../core/bounds.ts';
 import { isPurged } from '../core/claim.ts';
 import { type Entry, type EntryChange, type EntryHead, FINAL_VERSION, type LogAddress } from '../core/entry.ts';
 import { withAttempt } from '../core/history.ts';
-import { afterSettle } from '../core/limits.ts';
 import { closableSegments, completionOf, DEAD_TIER, segmentEnd, segmentOf, segmentStart } from '../core/log.ts';
 import type { MessageStatus } from '../core/message.ts';
 import { decideDead, decideScan, type ScanDecision } from '../core/scan.ts';
@@ -322,7 +321,7 @@ export class Scanner {
     const wasLeased = open.leased;
     log.settled(id);
     if (!wasLeased) return;
-    topic.limits = afterSettle(topic.limits, this.#engine.env.now());
+    topic.leaseEnded(this.#engine.env.now());
     this.#engine.signals.ready(topic);
     this.#engine.signals.changed(topic);
   }
@@ -379,7 +378,7 @@ export class Scanner {
     const last = log.settledMarks.at(-1);
     const together = this.#retentionOf(log) / MARKS_PER_RETENTION;
     if (last !== undefined && now - last.openedAt < together) Object.assign(last, { at: now, completion });
-    else log.settledMarks.push({ openedAt: now, at: now, completion });
+    else log.settledMarks = [...log.settledMarks, { openedAt: now, at: now, completion }];
   }
 
   #retentionOf(log: Log): number {
@@ -393,7 +392,7 @@ export class Scanner {
     for (const segment of closableSegments(log.completion, log.seen, log.open.keys(), size)) {
       if (log.closed.has(segment)) continue;
       if ((await definitely(env, () => store.closeSegment(log.address, segment))) === 'applied') {
-        log.closed.set(segment, env.now());
+        log.close(segment, env.now());
       }
     }
   }
@@ -403,11 +402,15 @@ export class Scanner {
     const size = store.meta.segmentSize;
     const before = env.now() - topic.settings.retentionMs;
     let to = log.trimmed;
-    while (log.settledMarks[0] !== undefined && log.settledMarks[0].at <= before)
-      to = log.settledMarks.shift()!.completion;
+    const later = log.settledMarks.filter((mark) => mark.at > before);
+    const over = log.settledMarks[log.settledMarks.length - later.length - 1];
+    if (over !== undefined) {
+      to = over.completion;
+      log.settledMarks = later;
+    }
     // What was settled before this process started is taken as settled at the start.
     if (log.settledMarks.length === 0 && to === log.trimmed && log.trimmed < log.completion) {
-      log.settledMarks.push({ openedAt: env.now(), at: env.now(), completion: log.completion });
+      log.settledMarks = [{ openedAt: env.now(), at: env.now(), completion: log.completion }];
     }
     for (let at = log.trimmed; at < to; ) {
       const segment = segmentOf(at, size);
@@ -416,12 +419,12 @@ export class Scanner {
       log.trimmed = at = end;
     }
     for (const [segment, closedAt] of log.closed) {
-      if (segmentEnd(segment, size) <= log.trimmed) log.closed.delete(segment);
+      if (segmentEnd(segment, size) <= log.trimmed) log.forgetClosed(segment);
       else if (closedAt <= before) {
         await definitely(env, () =>
           store.trim(log.address, segment, segmentStart(segment, size), segmentEnd(segment, size)),
         );
-        log.closed.set(segment, Number.POSITIVE_INFINITY);
+        log.close(segment, Number.POSITIVE_INFINITY);
       }
     }
   }

@@ -96,7 +96,7 @@ export class SlotMover {
     for (const some of groupBy(ended, ({ target }) => target!)) {
       const topic = await this.#engine.book.topicOf(log, some[0]!.target!);
       for (const { updatedAt } of some) {
-        log.keepUntil = Math.max(log.keepUntil, updatedAt + topic.settings.retentionMs);
+        log.slot!.keepUntil = Math.max(log.slot!.keepUntil, updatedAt + topic.settings.retentionMs);
       }
       await this.#settleRows(log, topic, some);
     }
@@ -196,7 +196,7 @@ export class SlotMover {
       // Purged ones were taken off when they were purged.
       if (counted.has(ending) && status === 'expired') log.slot!.add(topic.name, -1);
       if (status === 'expired') counters.expired++;
-      log.keepUntil = Math.max(log.keepUntil, now + topic.settings.retentionMs);
+      log.slot!.keepUntil = Math.max(log.slot!.keepUntil, now + topic.settings.retentionMs);
       signals.settled(entry.uid);
     }
     signals.changed(topic);

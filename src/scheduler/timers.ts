@@ -330,7 +330,7 @@ export class Timers {
     log.completion = log.scan = taken;
     // What was cancelled in it, or expired, can be looked at for the retention.
     const size = store.meta.segmentSize;
-    for (let at = log.trimmed; at < taken && log.keepUntil <= env.now(); ) {
+    for (let at = log.trimmed; at < taken && slot.keepUntil <= env.now(); ) {
       const segment = segmentOf(at, size);
       const end = Math.min(taken, segmentEnd(segment, size));
       // Looked at right before: who holds the shard after us may have begun the slot anew.
@@ -344,7 +344,7 @@ export class Timers {
   #mayGo({ slot, times }: OpenSlot, log: Log): boolean {
     const now = this.#engine.env.now();
     if (!this.#engine.mayClaim(slot.tenure)) return false;
-    return log.isForgettable(now) && log.keepUntil <= now && times.overAt + LATE_WRITES_MS <= now;
+    return log.isForgettable(now) && slot.keepUntil <= now && times.overAt + LATE_WRITES_MS <= now;
   }
 
   /** A slot that is over leaves nothing behind: its topics go on elsewhere. */

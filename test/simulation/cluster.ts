@@ -141,14 +141,14 @@ export class Cluster {
           };
           const lose = (): void => end(() => reject(new PeerUnreachableError('simulated')));
           const cancel = from.after(timeoutMs, lose);
-          const controller = new AbortController();
+          const controller = signal === undefined ? null : new AbortController();
           const there = (run: () => void): void => {
             if (this.#random.chance(this.lostMessages)) return;
             this.#loop.after(this.#random.around(0.3), run);
           };
           const abort = (): void => {
             lose();
-            there(() => controller.abort());
+            there(() => controller?.abort());
           };
           signal?.addEventListener('abort', abort);
           const to = this.#reachable.get(node.address ?? '');
@@ -162,7 +162,7 @@ export class Cluster {
           there(() =>
             to.process.receive(() => {
               this.#trace(() => `server ${from.id} asks server ${to.process.id}: ${method} ${JSON.stringify(body)}`);
-              to.queue.peers.answer(method, structuredClone(body), controller.signal).then(
+              to.queue.peers.answer(method, structuredClone(body), controller?.signal).then(
                 (answer) => back(() => resolve(structuredClone(answer))),
                 (error: unknown) => {
                   if (to.process.alive) this.#codeOf(error);
@@ -227,7 +227,7 @@ export class Cluster {
     this.#trace(() => `${actor} #${n} ${kind} ${JSON.stringify(args)}`);
     return new Promise((resolve) => {
       // An abort signal costs more than all the rest of most calls.
-      const controller = ABORTABLE.has(kind) ? new AbortController() : null;
+      const controller = ABORTABLE.has(kind) && breaksAfterMs < Number.POSITIVE_INFINITY ? new AbortController() : null;
       const end = (answer: Answer<Calls[K]['value']>): void => {
         if (call.answer !== null) return;
         connected();

@@ -9,8 +9,8 @@ import { Squatter, Worker } from './worker.ts';
 
 /** Nothing may come up any more once nothing came up for so long: longer than any delay, lease and backoff there is. */
 const STILL_MS = 9_000;
-/** The same where a server that is gone is replaced only once the others have found that out. */
-const STILL_SHARED_MS = 15_000;
+/** The same where a server has just gone whose shards others take over only once they have found that out. */
+const STILL_TAKEN_OVER_MS = 15_000;
 /** A server gives up passing a call on after so long. */
 const PASSED_ON_MS = 6_000;
 const SQUATTED_MS = 6_000;
@@ -86,7 +86,7 @@ export class Script {
     if (this.#random.chance(0.3)) {
       // What was only right in memory comes to light now.
       cluster.pick(this.#random)?.process.crash();
-      await this.#workOff();
+      await this.#workOff(scenario.exclusive ? STILL_MS : STILL_TAKEN_OVER_MS);
       await this.#look(inspector);
     }
     if (!(await this.#within(STOP_MS, cluster.stopAll()))) this.violations.push('liveness: a server did not stop');
@@ -173,9 +173,8 @@ export class Script {
   }
 
   /** Well-behaved workers take and finish what is there, until nothing comes up any more. */
-  async #workOff(): Promise<void> {
-    const { loop, scenario } = this.#world;
-    const stillMs = scenario.exclusive ? STILL_MS : STILL_SHARED_MS;
+  async #workOff(stillMs = STILL_MS): Promise<void> {
+    const { loop } = this.#world;
     let lastAt = loop.now;
     const workers = ['last worker 1', 'last worker 2'].map(async (name) => {
       const client = this.#client(name);

@@ -42,7 +42,11 @@ export class ServerProcess {
       now: steadyClock(wall, () => this.#monotonic()),
       monotonic: () => this.#monotonic(),
       random: () => own.next(),
-      token: () => Array.from({ length: 22 }, () => TOKEN[Math.floor(tokens.next() * 64)]).join(''),
+      token: () => {
+        let token = '';
+        for (let nth = 0; nth < 22; nth++) token += TOKEN[Math.floor(tokens.next() * 64)];
+        return token;
+      },
       ulid,
       timer: (ms, call) => this.after(Math.max(0, ms) / (1 + clock.drift), call),
     } as Environment;

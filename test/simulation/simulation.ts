@@ -38,7 +38,7 @@ export interface Report {
 
 const MOST_STEPS = 400_000;
 /** Between two looks at the store, in virtual milliseconds. */
-const LOOK_EVERY_MS = 6_000;
+const LOOK_EVERY_MS = 12_000;
 /** Two ticks: one in which it falls due, and one that its move may take. */
 const DELAYED_LATE_MS = 2 * DUE_TICK_MS;
 

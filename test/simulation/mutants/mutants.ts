@@ -91,8 +91,8 @@ export const MUTANTS: readonly Mutant[] = [
       },
       {
         file: 'src/queue/move.ts',
-        find: 'dest.onTheirWay.add(id); await activity.confirm(dest);',
-        replace: 'dest.onTheirWay.add(id);',
+        find: 'dest.isOnItsWay(id); await activity.confirm(dest);',
+        replace: 'dest.isOnItsWay(id);',
       },
     ],
   },
