@@ -9,9 +9,11 @@ import { http } from './scenarios/http.ts';
 import { inProcess } from './scenarios/in-process.ts';
 import { manyTopics } from './scenarios/many-topics.ts';
 import { million } from './scenarios/million.ts';
+import { onceUsed } from './scenarios/once-used.ts';
 import { oneTopic } from './scenarios/one-topic.ts';
 import { servers } from './scenarios/servers.ts';
 import { stalled } from './scenarios/stalled.ts';
+import { topics } from './scenarios/topics.ts';
 import { openSqlite, type SqlitePlace } from './sqlite.ts';
 import { asCsv, asJson, asTable, type Row } from './table.ts';
 
@@ -23,6 +25,8 @@ const ON_SQLITE: Readonly<Partial<Record<ScenarioName, Scenario<SqlitePlace>>>> 
   million,
   stalled,
   delayed,
+  topics,
+  'once-used': onceUsed,
 };
 const ON_CASSANDRA: Readonly<Partial<Record<ScenarioName, Scenario<CassandraPlace>>>> = {
   http,

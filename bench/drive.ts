@@ -5,11 +5,14 @@ import type { TaskInput } from '../src/queue/api.ts';
 import { together } from './rounds.ts';
 
 export interface Drain {
-  readonly topics: readonly string[];
+  /** All topics when absent. */
+  readonly topics?: readonly string[];
   readonly tasks: number;
   readonly workers: number;
   /** Each worker leases from one of the topics alone, in turn; else from all. */
   readonly apart?: boolean;
+  /** Tasks a lease takes at the most. */
+  readonly max?: number;
 }
 
 const BATCH = 200;
@@ -33,10 +36,10 @@ export async function enqueueRate(
   return (tasks * 1000) / (performance.now() - start);
 }
 
-/** Leases up to 200 at a time and acknowledges them, until all are; answers with tasks a second. */
+/** Leases tasks and acknowledges them, until all are; answers with tasks a second. */
 export async function drainRate(
   queue: Pick<CommandQueue, 'lease' | 'settle'>,
-  { topics, tasks, workers, apart = false }: Drain,
+  { topics, tasks, workers, apart = false, max = BATCH }: Drain,
 ): Promise<number> {
   const enough = new AbortController();
   setMaxListeners(workers, enough.signal);
@@ -44,11 +47,11 @@ export async function drainRate(
   let acknowledged = 0;
   const start = performance.now();
   await together(workers, async (nth) => {
-    const names = apart ? [topics[nth % topics.length]!] : topics;
+    const names = apart && topics !== undefined ? [topics[nth % topics.length]!] : topics;
     while (leased < tasks) {
       const got = await queue.lease({
-        topics: names,
-        max: BATCH,
+        ...(names === undefined ? {} : { topics: names }),
+        max,
         leaseMs: LEASE_MS,
         waitMs: WAIT_MS,
         signal: enough.signal,

@@ -9,6 +9,8 @@ const SCENARIOS = {
   million: ['sqlite'],
   stalled: ['sqlite', 'cassandra'],
   delayed: ['sqlite', 'cassandra'],
+  topics: ['sqlite'],
+  'once-used': ['sqlite'],
   'one-topic': ['cassandra'],
   'many-topics': ['cassandra'],
   creep: ['cassandra'],
