@@ -9,11 +9,13 @@ import { http } from './scenarios/http.ts';
 import { inProcess } from './scenarios/in-process.ts';
 import { manyTopics } from './scenarios/many-topics.ts';
 import { million } from './scenarios/million.ts';
+import { noisy } from './scenarios/noisy.ts';
 import { onceUsed } from './scenarios/once-used.ts';
 import { oneTopic } from './scenarios/one-topic.ts';
 import { servers } from './scenarios/servers.ts';
 import { stalled } from './scenarios/stalled.ts';
 import { topics } from './scenarios/topics.ts';
+import { topicsOfServers } from './scenarios/topics-of-servers.ts';
 import { openSqlite, type SqlitePlace } from './sqlite.ts';
 import { asCsv, asJson, asTable, type Row } from './table.ts';
 
@@ -27,6 +29,7 @@ const ON_SQLITE: Readonly<Partial<Record<ScenarioName, Scenario<SqlitePlace>>>> 
   delayed,
   topics,
   'once-used': onceUsed,
+  noisy,
 };
 const ON_CASSANDRA: Readonly<Partial<Record<ScenarioName, Scenario<CassandraPlace>>>> = {
   http,
@@ -36,6 +39,7 @@ const ON_CASSANDRA: Readonly<Partial<Record<ScenarioName, Scenario<CassandraPlac
   stalled,
   delayed,
   servers,
+  topics: topicsOfServers,
 };
 
 async function measure<P extends Place>(
