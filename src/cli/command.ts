@@ -44,7 +44,7 @@ export function withQueue<O extends QueueOptions, A extends readonly unknown[]>(
   return command.action(async (...all: unknown[]) => {
     const options = all.at(-2) as O;
     const connection = await connect(
-      { url: options.url ?? command.parent?.opts<QueueOptions>().url, store: options.store },
+      { url: options.url ?? command.optsWithGlobals<QueueOptions>().url, store: options.store },
       env,
     );
     try {

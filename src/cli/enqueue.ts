@@ -113,7 +113,8 @@ const resultText = (result: EnqueueResult): string =>
     ? `Refused: ${result.code}: ${safeText(result.detail, 500)}`
     : `${result.id}${result.deduplicated ? '  (the message id was known: this is its task)' : ''}`;
 
-async function payloadOf(options: EnqueueFlags): Promise<TaskPayload> {
+/** The payload in the file that `--file` names. */
+export async function payloadOf(options: Pick<EnqueueFlags, 'file' | 'bytes'>): Promise<TaskPayload> {
   const path = options.file!;
   const bytes = await (path === '-' ? standardInput() : readFile(path)).catch((error: Error) => {
     throw new CommandError(`${path} cannot be read: ${error.message}`);

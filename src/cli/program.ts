@@ -5,6 +5,7 @@ import { positive } from './arguments.ts';
 import type { AuditFlags } from './audit.ts';
 import { examples, withSettings } from './command.ts';
 import { addEnqueueCommand } from './enqueue.ts';
+import { addScheduleCommands } from './schedule-commands.ts';
 import { addTaskCommands } from './task-commands.ts';
 import { addTopicCommands } from './topic-commands.ts';
 
@@ -43,6 +44,7 @@ export function createProgram(env: Environment): Command {
   addEnqueueCommand(program, { env });
   addTaskCommands(program, { env });
   addTopicCommands(program, { env });
+  addScheduleCommands(program, { env });
 
   const store = withSettings(
     program.command('migrate').description('create or upgrade a store, and say what was done'),

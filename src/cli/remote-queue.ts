@@ -7,6 +7,9 @@ import type {
   LeasedTask,
   LeaseRequest,
   Queue,
+  ScheduleInfo,
+  ScheduleInput,
+  SchedulePage,
   SettleRequest,
   SettleResult,
   TaskInfo,
@@ -123,6 +126,22 @@ export class RemoteQueue implements CommandQueue {
     return (await this.#call('POST', adminPath(topic, 'scan'))) as TopicCursors;
   }
 
+  async setSchedule(name: string, schedule: ScheduleInput): Promise<ScheduleInfo> {
+    return fromWire((await this.#call('PUT', schedulePath(name), toWire(schedule))) as ScheduleInfo);
+  }
+
+  async schedule(name: string): Promise<ScheduleInfo> {
+    return fromWire((await this.#call('GET', schedulePath(name))) as ScheduleInfo);
+  }
+
+  async schedules(request: Parameters<Queue['schedules']>[0] = {}): Promise<SchedulePage> {
+    return (await this.#call('GET', '/v1/schedules', undefined, request)) as SchedulePage;
+  }
+
+  async deleteSchedule(name: string): Promise<void> {
+    await this.#call('DELETE', schedulePath(name));
+  }
+
   async status(): Promise<Status> {
     return (await this.#call('GET', '/status', undefined, {}, { accept: 'application/json' })) as Status;
   }
@@ -149,11 +168,12 @@ export class RemoteQueue implements CommandQueue {
   }
 }
 
+const schedulePath = (name: string): string => `/v1/schedules/${encodeURIComponent(name)}`;
 const topicPath = (topic: string): string => `/v1/topics/${encodeURIComponent(topic)}`;
 const taskPath = (topic: string, id: string): string => `${topicPath(topic)}/tasks/${encodeURIComponent(id)}`;
 const adminPath = (topic: string, what: string): string => `/v1/admin/topics/${encodeURIComponent(topic)}/${what}`;
 
-function toWire({ payload, ...rest }: TaskInput): object {
+function toWire({ payload, ...rest }: TaskInput | ScheduleInput): object {
   return payload instanceof Uint8Array
     ? { ...rest, payloadBase64: Buffer.from(payload).toString('base64') }
     : { ...rest, payload };

@@ -42,6 +42,20 @@ export const DUE_TICK_MS = 25;
 /** Due times of one slot that are kept in memory, at 8 bytes each; where there are more, the slot is read again. */
 export const DUE_TIMES_KEPT = 200_000;
 
+export const SCHEDULE_PATTERN_CHARACTERS = 256;
+export const SCHEDULE_PAGE = 1_000;
+/** How late a firing may be and is still enqueued, though a later one is due. */
+export const CATCH_UP_MS = { min: 0, max: 86_400_000, default: 60_000 } as const;
+/** Firings of a schedule that are enqueued together. */
+export const FIRINGS_AT_ONCE = 20;
+/** Firings that were missed are counted one by one, up to so many at a time. */
+export const MISSED_COUNTED = 1_000;
+/**
+ * The message id of a firing is kept for at least so long after its task is settled, whatever the window of its topic:
+ * whoever enqueues it again must find it.
+ */
+export const FIRING_WINDOW_MS = 86_400_000;
+
 /** Tiers of a topic that leases serve; 9 first. */
 export const TIERS = 10;
 export const DEFAULT_PRIORITY = 5;
@@ -82,6 +96,7 @@ function assertBounds(): void {
     [RESULT_BYTES + PROGRESS_BYTES < BATCH_BYTES, 'one settlement fits into one batch'],
     [BATCH_ENTRIES <= SEGMENT_SIZE, 'a batch fits into a segment'],
     [FAR_LEAD_SLOTS < NEAR_PER_FAR, 'a far slot is emptied into slots that are near'],
+    [CATCH_UP_MS.max <= FIRING_WINDOW_MS, 'what is caught up with is not forgotten before'],
     [BATCH_BYTES < SEGMENT_SEAL_BYTES, 'a segment is not sealed by its first batch'],
   ];
   for (const [ok, rule] of hold) if (!ok) throw new Error(`bounds: ${rule}`);

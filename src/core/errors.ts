@@ -16,6 +16,7 @@ export const ERROR_CODES = {
   'method-not-allowed': 'This method does not go with this address.',
   'task-not-found': 'There is no such task, or it was settled longer ago than the retention.',
   'topic-not-found': 'There is no such topic: nothing was put into it yet, or all of it was settled long ago.',
+  'schedule-not-found': 'There is no schedule of this name.',
   'task-settled': 'The task is settled already.',
   'task-leased': 'The task is with a worker.',
   'task-replaced': 'Another task owns this message id by now.',

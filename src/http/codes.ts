@@ -9,6 +9,7 @@ export const STATUS_OF: Readonly<Record<ErrorCode, number>> = {
   'not-found': 404,
   'task-not-found': 404,
   'topic-not-found': 404,
+  'schedule-not-found': 404,
   'method-not-allowed': 405,
   'request-timeout': 408,
   'task-settled': 409,

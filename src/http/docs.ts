@@ -41,6 +41,7 @@ export async function describeApi(app: App): Promise<void> {
         { name: 'tasks', description: 'Enqueue, look at, list, cancel, reschedule' },
         { name: 'leases', description: 'Take tasks, settle them' },
         { name: 'topics', description: 'Counts and settings' },
+        { name: 'schedules', description: 'Tasks at the times of a cron pattern' },
         { name: 'admin', description: 'What an operator looks at and does' },
         { name: 'service', description: 'What the server says of itself' },
       ],

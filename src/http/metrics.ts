@@ -23,6 +23,8 @@ const COUNTERS: readonly Entry[] = [
   ['ebbmark_tasks_failed_total', 'Attempts that failed.', 'failed'],
   ['ebbmark_tasks_dead_lettered_total', 'Tasks that went to the dead letters.', 'deadLettered'],
   ['ebbmark_tasks_expired_total', 'Tasks that were not completed in time.', 'expired'],
+  ['ebbmark_schedule_firings_total', 'Tasks that schedules have put into topics.', 'firings'],
+  ['ebbmark_schedule_firings_missed_total', 'Firings of schedules that were passed over.', 'firingsMissed'],
 ];
 
 export interface Metrics {

@@ -6,18 +6,19 @@ type OnWire<T extends { readonly payload: TaskPayload }> = Omit<T, 'payload'> & 
 
 /** A call's tasks as the queue takes them. The contract has made sure that each has exactly one of the two. */
 export function tasksFromWire(tasks: readonly OnWire<TaskInput>[]): readonly TaskInput[] {
-  for (const task of tasks) if (task.payloadBase64 !== undefined) return tasks.map(taskFromWire);
+  for (const task of tasks)
+    if (task.payloadBase64 !== undefined) return tasks.map((one) => payloadFromWire<TaskInput>(one));
   return tasks as readonly TaskInput[];
 }
 
-function taskFromWire(task: OnWire<TaskInput>): TaskInput {
+/** The contract has made sure that it has exactly one of the two. */
+export function payloadFromWire<T extends { readonly payload: TaskPayload }>(task: OnWire<T>): T {
   const { payloadBase64, ...rest } = task;
-  return payloadBase64 === undefined
-    ? (task as TaskInput)
-    : { ...rest, payload: new Uint8Array(Buffer.from(payloadBase64, 'base64')) };
+  if (payloadBase64 === undefined) return task as unknown as T;
+  return { ...rest, payload: new Uint8Array(Buffer.from(payloadBase64, 'base64')) } as unknown as T;
 }
 
-/** A task as it goes over the wire. */
+/** A task, or a schedule, as it goes over the wire. */
 export function taskToWire<T extends { readonly payload: TaskPayload }>(task: T): OnWire<T> {
   if (!(task.payload instanceof Uint8Array)) return task as OnWire<T>;
   const { payload, ...rest } = task as Omit<T, 'payload'> & { readonly payload: Uint8Array };

@@ -6,6 +6,7 @@ import type { App, HttpLogger, Surroundings } from './app.ts';
 import { readsJson } from './body.ts';
 // For the compiler: fails where the contract and the queue's types drift apart.
 import './contract/agreement.ts';
+import { Schedule, ScheduleSummary } from './contract/schedules.ts';
 import { Problem } from './contract/service.ts';
 import { Task, TaskInput } from './contract/tasks.ts';
 import { Cursors, Topic } from './contract/topics.ts';
@@ -15,6 +16,7 @@ import { parseQuery } from './query.ts';
 import { adminRoutes } from './routes/admin.ts';
 import { leaseRoutes } from './routes/leases.ts';
 import { peerRoutes } from './routes/peers.ts';
+import { scheduleRoutes } from './routes/schedules.ts';
 import { serviceRoutes } from './routes/service.ts';
 import { taskRoutes } from './routes/tasks.ts';
 import { topicRoutes } from './routes/topics.ts';
@@ -55,7 +57,7 @@ export const DEFAULT_MAX_BODY_BYTES = 8 * 1024 * 1024;
 const REQUEST_TIMEOUT_MS = 60_000;
 /** The longest part of a path is a task id that holds a message id of 2,048 bytes. */
 const MAX_PARAM_LENGTH = 8192;
-const NAMED = [TaskInput, Task, Topic, Cursors, Problem];
+const NAMED = [TaskInput, Task, Topic, Cursors, Schedule, ScheduleSummary, Problem];
 
 /** Makes the server of a queue; `listen` starts it. */
 export async function createServer(queue: Queue, options: ServerOptions = {}): Promise<HttpServer> {
@@ -89,7 +91,9 @@ export async function createServer(queue: Queue, options: ServerOptions = {}): P
   guard(app, surroundings, options.anyHost ?? false);
   if (log?.level === 'debug' || log?.level === 'trace') logRequests(app, log);
   await describeApi(app);
-  for (const routes of [taskRoutes, leaseRoutes, topicRoutes, adminRoutes, serviceRoutes]) routes(app, surroundings);
+  for (const routes of [taskRoutes, leaseRoutes, topicRoutes, scheduleRoutes, adminRoutes, serviceRoutes]) {
+    routes(app, surroundings);
+  }
   if (options.peers !== undefined) peerRoutes(app, surroundings, options.peers);
 
   return {

@@ -53,6 +53,7 @@ export function statusText({ version, uptimeMs, queue, topics }: Status): string
       ['active topics', queue.activeTopics, 'failed', queue.failed],
       ['shards held', `${queue.shards.held} of ${queue.shards.of}`, 'dead-lettered', queue.deadLettered],
       ['servers', queue.servers, 'expired', queue.expired],
+      ['', '', 'fired by schedules', queue.firings],
       [
         'oldest ready',
         queue.oldestReadyMs === null ? '–' : duration(queue.oldestReadyMs),

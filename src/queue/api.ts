@@ -275,6 +275,76 @@ export interface RedriveResult {
   readonly refused: readonly { readonly id: string; readonly code: string; readonly detail: string }[];
 }
 
+/** What a schedule puts where, and when. */
+export interface ScheduleInput {
+  /** The topic into which it puts a task at each of its times. */
+  readonly topic: string;
+  /**
+   * A cron pattern: minute, hour, day of the month, month, weekday; or six fields, with seconds first. Names (`MON`, `JAN`),
+   * lists, ranges, steps, `L`, `#` and nicknames such as `@daily` are known.
+   */
+  readonly pattern: string;
+  /** The IANA name of the time zone in which the pattern is read; `UTC` when absent. */
+  readonly timeZone?: string;
+  /** Of each task; at most 256 KiB as JSON text or bytes. */
+  readonly payload: TaskPayload;
+  readonly priority?: number;
+  /**
+   * Of each task, which also gets `ebbmark-schedule` (the name of its schedule) and `ebbmark-fired-for` (its time, in
+   * ISO 8601); names of one's own don't begin with `ebbmark-`.
+   */
+  readonly metadata?: Readonly<Record<string, string>>;
+  /** Each task expires when it was not completed this long after its enqueue, in milliseconds. */
+  readonly ttlMs?: number;
+  readonly maxAttempts?: number;
+  /**
+   * A firing that is late by more than this, in milliseconds, because no server ran, is passed over where a later one is
+   * due, and counted as missed: the last one is always made up for. 60,000 when absent, a day at the most.
+   */
+  readonly catchUpMs?: number;
+}
+
+export interface ScheduleSummary {
+  readonly name: string;
+  readonly topic: string;
+  readonly pattern: string;
+  readonly timeZone: string;
+  /** null: the topic's default. */
+  readonly priority: number | null;
+  readonly ttlMs: number | null;
+  readonly maxAttempts: number | null;
+  readonly catchUpMs: number;
+  readonly createdAt: number;
+  /** When it was last changed; firings change nothing. */
+  readonly updatedAt: number;
+  /** Up to this time it has fired. */
+  readonly firedUpTo: number;
+  /** Its first firing after that; null: there is none. */
+  readonly nextAt: number | null;
+  /** The time of the last firing that was enqueued, and the id of its task; null before the first. */
+  readonly lastFiredFor: number | null;
+  readonly lastTask: string | null;
+  /** Firings that were enqueued. */
+  readonly fired: number;
+  /** Firings that were passed over; of a longer outage no more than 1,000 are counted. */
+  readonly missed: number;
+  /** Why the last firing was refused; null: it was not. */
+  readonly refusal: string | null;
+}
+
+export interface ScheduleInfo extends ScheduleSummary {
+  readonly payload: TaskPayload;
+  readonly metadata: Readonly<Record<string, string>>;
+  /** Its next three times from now. */
+  readonly next: readonly number[];
+}
+
+export interface SchedulePage {
+  readonly schedules: readonly ScheduleSummary[];
+  /** Where the next page begins; absent at the end. */
+  readonly after?: string;
+}
+
 export interface QueueStatus {
   readonly startedAt: number;
   readonly store: string;
@@ -300,6 +370,9 @@ export interface QueueStatus {
   readonly failed: number;
   readonly deadLettered: number;
   readonly expired: number;
+  /** Tasks that schedules have put into topics, and firings that were passed over. */
+  readonly firings: number;
+  readonly firingsMissed: number;
   /** Writes whose outcome was unknown at first, by how they came out; see `Resolution` in environment.ts. */
   readonly unknown: {
     readonly applied: number;
@@ -372,6 +445,21 @@ export interface Queue {
   scan(topic: string): Promise<TopicCursors>;
   /** Resolves to true once nothing of the topic is ready, delayed or leased; false when `timeoutMs` is over first. */
   drained(topic: string, options?: { readonly timeoutMs?: number; readonly signal?: AbortSignal }): Promise<boolean>;
+
+  /**
+   * Makes the schedule of this name, or changes it as a whole: one task at each time of its pattern from now on, exactly
+   * once, whatever servers die meanwhile. A change keeps up to when it has fired; what was due before fires first, as it
+   * was. Setting what is set already changes nothing.
+   * @throws QueueError `invalid-input`, `topic-invalid`, `payload-too-large`; `outcome-unknown`, after which the same call
+   *   is safe; `not-holder`
+   */
+  setSchedule(name: string, schedule: ScheduleInput): Promise<ScheduleInfo>;
+  /** @throws QueueError `schedule-not-found` */
+  schedule(name: string): Promise<ScheduleInfo>;
+  /** Schedules in an order of the store's own. `after` is the name of the last one before, `limit` 100 when absent, 1,000 at the most. */
+  schedules(request?: { readonly after?: string; readonly limit?: number }): Promise<SchedulePage>;
+  /** Ends a schedule; tasks that it has enqueued stay. @throws QueueError `schedule-not-found` */
+  deleteSchedule(name: string): Promise<void>;
 
   status(): QueueStatus;
   readiness(): Promise<Readiness>;

@@ -73,6 +73,8 @@ export class Counters {
   failed = 0;
   deadLettered = 0;
   expired = 0;
+  firings = 0;
+  firingsMissed = 0;
   /** Writes whose outcome was unknown at first, by how they came out. */
   readonly unknown: Record<Resolution, number> = { applied: 0, landed: 0, refused: 0, open: 0 };
 }

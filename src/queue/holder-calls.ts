@@ -1,6 +1,7 @@
-/** Calls about a topic that only the server which schedules it can answer; any other one passes them on. */
+/** Calls about a topic or a schedule that only the server which schedules it can answer; any other one passes them on. */
 import { QueueError } from '../core/errors.ts';
 import { DEAD_TIER } from '../core/log.ts';
+import type { ScheduleDefinition, ScheduleState } from '../core/schedule.ts';
 import { recountDead } from '../scheduler/recover.ts';
 import type {
   Explanation,
@@ -14,6 +15,7 @@ import type {
 } from './api.ts';
 import type { Engine } from './engine.ts';
 import type { Session } from './session.ts';
+import type { Tenure } from './tenure.ts';
 import type { Topic } from './topics.ts';
 
 /** More dead letters than this are not counted one by one for a caller. */
@@ -31,14 +33,14 @@ export const holderCalls = {
 
   async configure({ engine, manager }: Session, topic: Topic, patch: SettingsPatch): Promise<TopicInfo> {
     await manager.configure(topic, patch);
-    mustServe(engine, topic);
+    mustServe(engine, topic.tenure);
     return describe(topic);
   },
 
   async purge(session: Session, topic: Topic): Promise<void> {
     await mustExist(session, topic);
     await session.manager.purge(topic);
-    mustServe(session.engine, topic);
+    mustServe(session.engine, topic.tenure);
   },
 
   redrive: ({ manager }: Session, topic: Topic, request: RedriveRequest): Promise<RedriveResult> =>
@@ -75,10 +77,49 @@ export const holderCalls = {
   },
 } as const;
 
-export type HolderMethod = keyof typeof holderCalls;
-/** What a call takes beside the topic. */
+/** A definition as it goes to another server: bytes as base64. */
+export type WireDefinition = Omit<ScheduleDefinition, 'payload'> & {
+  readonly payload: string | { readonly base64: string };
+};
+
+export const wireDefinition = ({ payload, ...rest }: ScheduleDefinition): WireDefinition => ({
+  ...rest,
+  payload: typeof payload === 'string' ? payload : { base64: Buffer.from(payload).toString('base64') },
+});
+
+const fromWire = ({ payload, ...rest }: WireDefinition): ScheduleDefinition => ({
+  ...rest,
+  payload: typeof payload === 'string' ? payload : new Uint8Array(Buffer.from(payload.base64, 'base64')),
+});
+
+/** The same about a schedule, which is known by its name alone. */
+export const scheduleCalls = {
+  async setSchedule(session: Session, name: string, definition: WireDefinition): Promise<ScheduleState> {
+    const { engine, schedules, scheduleRunner } = session;
+    try {
+      const state = await schedules.set(name, fromWire(definition));
+      // Who took the shard over meanwhile may have read its schedules before.
+      mustServe(engine, engine.book.tenureOf(name));
+      scheduleRunner.arm(name, state.nextAt);
+      return state;
+    } catch (error) {
+      scheduleRunner.arm(name, null, true);
+      throw error;
+    }
+  },
+
+  deleteSchedule: ({ schedules }: Session, name: string): Promise<void> => schedules.delete(name),
+} as const;
+
+type Calls = typeof holderCalls & typeof scheduleCalls;
+export type HolderMethod = keyof Calls;
+export type HolderAnswer<M extends HolderMethod> = ReturnType<Calls[M]>;
+/** What a call takes beside the topic, or the name. */
 export type HolderCall<M extends HolderMethod> =
-  Parameters<(typeof holderCalls)[M]> extends [Session, Topic, ...infer Args] ? Args : never;
+  Parameters<Calls[M]> extends [Session, Topic | string, ...infer Args] ? Args : never;
+
+export const isAboutSchedule = (method: string): method is keyof typeof scheduleCalls =>
+  Object.hasOwn(scheduleCalls, method);
 
 /** @throws QueueError `topic-not-found` where nothing was ever put into it or set */
 async function mustExist(session: Session, topic: Topic): Promise<void> {
@@ -93,7 +134,7 @@ async function mustExist(session: Session, topic: Topic): Promise<void> {
  * have read them before: it is asked to set them once more, and reads them again for it.
  * @throws QueueError `not-holder`
  */
-function mustServe(engine: Engine, { tenure }: Topic): void {
+function mustServe(engine: Engine, tenure: Tenure): void {
   if (!engine.mayClaim(tenure)) throw new QueueError('not-holder');
 }
 

@@ -1,3 +1,4 @@
+import { FIRING_WINDOW_MS } from '../core/bounds.ts';
 import type { EntryTask, Place } from '../core/entry.ts';
 import { isSlotTopic } from '../core/log.ts';
 import {
@@ -9,6 +10,7 @@ import {
   type MessageWrite,
   messageKey,
 } from '../core/message.ts';
+import { isFiringId } from '../core/schedule.ts';
 import type { TopicSettings } from '../core/settings.ts';
 import type { Store } from '../store/store.ts';
 import type { Environment } from './environment.ts';
@@ -232,7 +234,8 @@ export function liveRow(key: string, task: Known, place: Place): MessageRow {
 export function rowTtlMs(row: MessageRow, settings: TopicSettings): number | null {
   const kept = row.status === 'dead' ? settings.deadRetentionMs : settings.retentionMs;
   if (row.key.startsWith('u')) return kept;
-  return settings.dedupWindowMs === null ? null : Math.max(kept, settings.dedupWindowMs);
+  const window = windowOf(row, settings);
+  return window === null ? null : Math.max(kept, window);
 }
 
 const isWithin = (write: MessageWrite, now: number): boolean =>
@@ -240,9 +243,13 @@ const isWithin = (write: MessageWrite, now: number): boolean =>
 
 /** Whether a row keeps others from using its message id. */
 export function ownsMessageId(row: MessageRow, settings: TopicSettings, now: number): boolean {
-  if (row.status === 'live' || settings.dedupWindowMs === null) return true;
-  return row.settledAt! + settings.dedupWindowMs > now;
+  const window = windowOf(row, settings);
+  return row.status === 'live' || window === null || row.settledAt! + window > now;
 }
+
+/** How long a settled task keeps its message id; null: for ever. That of a firing must not be forgotten before its schedule has gone on. */
+const windowOf = ({ key }: MessageRow, { dedupWindowMs }: TopicSettings): number | null =>
+  dedupWindowMs === null || !isFiringId(key.slice(1)) ? dedupWindowMs : Math.max(dedupWindowMs, FIRING_WINDOW_MS);
 
 /** The user's topic that an entry belongs to, wherever it stands. */
 export const topicOf = (place: { readonly topic: string }, entry: { readonly target: string | null }): string =>

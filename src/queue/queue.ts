@@ -16,6 +16,9 @@ import type {
   Readiness,
   RedriveRequest,
   RedriveResult,
+  ScheduleInfo,
+  ScheduleInput,
+  SchedulePage,
   SettingsPatch,
   SettleRequest,
   SettleResult,
@@ -30,7 +33,15 @@ import { deferred } from './deferred.ts';
 import { Dispatcher } from './dispatch.ts';
 import { Counters, type QueueLogger } from './engine.ts';
 import type { Environment } from './environment.ts';
-import { type HolderCall, type HolderMethod, holderCalls } from './holder-calls.ts';
+import {
+  type HolderAnswer,
+  type HolderCall,
+  type HolderMethod,
+  holderCalls,
+  isAboutSchedule,
+  scheduleCalls,
+  wireDefinition,
+} from './holder-calls.ts';
 import type { Located } from './locate.ts';
 import {
   type Interest,
@@ -43,7 +54,14 @@ import {
 } from './peers.ts';
 import { Session } from './session.ts';
 import type { Topic } from './topics.ts';
-import { checkLease, checkMessageId, optionalInteger } from './validate.ts';
+import {
+  checkLease,
+  checkMessageId,
+  checkSchedule,
+  checkScheduleName,
+  checkScheduleTopic,
+  optionalInteger,
+} from './validate.ts';
 import { withoutHolder } from './why.ts';
 
 /** How late the scanner, or the store's last answer, may be before the server is not ready, in milliseconds. */
@@ -410,14 +428,10 @@ export class LocalQueue implements Queue {
     }
   }
 
-  /** Answers a call that only the holder of the topic's shard can answer: here, or there. */
-  #atHolder<M extends HolderMethod>(
-    method: M,
-    name: string,
-    ...args: HolderCall<M>
-  ): ReturnType<(typeof holderCalls)[M]> {
+  /** Answers a call that only the holder of the shard of a topic, or of a schedule's name, can answer: here, or there. */
+  #atHolder<M extends HolderMethod>(method: M, name: string, ...args: HolderCall<M>): HolderAnswer<M> {
     return this.#run(async (session) => {
-      checkTopic(name);
+      if (!isAboutSchedule(method)) checkTopic(name);
       const { tenures } = session.engine.book;
       const { shard } = session.engine.book.tenureOf(name);
       const deadline = this.#env.monotonic() + HOLDER_MS;
@@ -438,20 +452,47 @@ export class LocalQueue implements Queue {
         if (this.#stopped !== null || this.#env.monotonic() >= deadline) throw new QueueError('not-holder');
         await new Promise<void>((resolve) => this.#env.timer(HOLDER_AGAIN_MS, resolve));
       }
-    }) as ReturnType<(typeof holderCalls)[M]>;
+    }) as HolderAnswer<M>;
   }
 
   /** @returns null where the shard has just gone to another server */
-  async #here<M extends HolderMethod>(
+  async #here(
     session: Session,
-    method: M,
+    method: HolderMethod,
     name: string,
     args: readonly unknown[],
   ): Promise<{ readonly value: unknown } | null> {
-    const call = holderCalls[method] as (session: Session, topic: Topic, ...args: readonly unknown[]) => unknown;
-    const topic = await session.engine.book.topic(name);
-    if (!topic.tenure.serves) return null;
-    return unlessUnreachable(Promise.resolve(call(session, topic, ...args)).then((value) => ({ value })));
+    const { book } = session.engine;
+    type Call = (session: Session, about: Topic | string, ...args: readonly unknown[]) => unknown;
+    const call = (isAboutSchedule(method) ? scheduleCalls[method] : holderCalls[method]) as Call;
+    const about = isAboutSchedule(method) ? name : await book.topic(name);
+    const tenure = typeof about === 'string' ? book.tenureOf(about) : about.tenure;
+    if (!tenure.serves) return null;
+    return unlessUnreachable(Promise.resolve(call(session, about, ...args)).then((value) => ({ value })));
+  }
+
+  // ── schedules ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+  setSchedule(name: string, input: ScheduleInput): Promise<ScheduleInfo> {
+    return this.#run(async (session) => {
+      checkScheduleName(name);
+      const { settings } = await topicOf(session, checkScheduleTopic(input));
+      const definition = checkSchedule(name, input, settings, this.#env.now());
+      const state = await this.#atHolder('setSchedule', name, wireDefinition(definition));
+      return session.schedules.describe({ name, ...definition, ...state });
+    });
+  }
+
+  schedule(name: string): Promise<ScheduleInfo> {
+    return this.#run(({ schedules }) => schedules.get(checkScheduleName(name)));
+  }
+
+  schedules(request: { readonly after?: string; readonly limit?: number } = {}): Promise<SchedulePage> {
+    return this.#run(({ schedules }) => schedules.list(request));
+  }
+
+  deleteSchedule(name: string): Promise<void> {
+    return this.#run(() => this.#atHolder('deleteSchedule', checkScheduleName(name)));
   }
 
   // ── other servers ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -489,7 +530,8 @@ export class LocalQueue implements Queue {
 
   async #answerCall(session: Session, { method, topic, args }: PeerCalls['call']['body']): Promise<unknown> {
     if (method === 'topics') return session.inspector.topics(args[0] as Parameters<Queue['topics']>[0] & object);
-    if (!Object.hasOwn(holderCalls, method) || topic === null) throw new QueueError('not-found');
+    const isKnown = Object.hasOwn(holderCalls, method) || isAboutSchedule(method);
+    if (!isKnown || topic === null) throw new QueueError('not-found');
     const serves = session.engine.book.tenureOf(checkTopic(topic)).serves;
     const done = serves ? await this.#here(session, method as HolderMethod, topic, args) : null;
     if (done === null) throw new QueueError('not-holder');

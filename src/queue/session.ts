@@ -5,6 +5,7 @@ import { Neighbours } from '../scheduler/neighbours.ts';
 import { ReadyRing } from '../scheduler/ready-ring.ts';
 import { recoverLog } from '../scheduler/recover.ts';
 import { Scanner } from '../scheduler/scanner.ts';
+import { ScheduleRunner } from '../scheduler/schedule-runner.ts';
 import { SlotCounter } from '../scheduler/slot-counter.ts';
 import { Timers } from '../scheduler/timers.ts';
 import type { NodeRow, Store } from '../store/store.ts';
@@ -21,6 +22,7 @@ import { Messages } from './messages.ts';
 import { asPending, Mover } from './move.ts';
 import type { Hint, Transport } from './peers.ts';
 import { Rescheduler } from './reschedule.ts';
+import { Schedules } from './schedules.ts';
 import { Settler } from './settle.ts';
 import type { Tenure } from './tenure.ts';
 import { type Topic, TopicBook } from './topics.ts';
@@ -63,6 +65,8 @@ export class Session {
   readonly manager: Manager;
   readonly inspector: Inspector;
   readonly explainer: Explainer;
+  readonly schedules: Schedules;
+  readonly scheduleRunner: ScheduleRunner;
   readonly neighbours: Neighbours;
   readonly #counter: SlotCounter;
   readonly #timers: Timers;
@@ -114,6 +118,8 @@ export class Session {
     this.locator = new Locator(this.engine, this.#mover);
     this.rescheduler = new Rescheduler(this.engine, this.#mover, this.locator);
     this.enqueuer = new Enqueuer(this.engine, this.locator, this.rescheduler);
+    this.schedules = new Schedules(this.engine, this.enqueuer, () => this.neighbours.passedOn());
+    this.scheduleRunner = new ScheduleRunner(this.engine, this.schedules);
     this.settler = new Settler(this.engine, this.#mover);
     this.manager = new Manager(this.engine, this.#mover, claimer, this.locator);
     this.inspector = new Inspector(this.engine);
@@ -167,7 +173,8 @@ export class Session {
     this.#stopped = true;
     for (const cancel of this.#cancels.values()) cancel();
     this.ring.stop();
-    await Promise.all([this.scanner.stop(), this.#timers.stop(), this.#counter.stop(), ...this.#background]);
+    const parts = [this.scanner, this.#timers, this.#counter, this.scheduleRunner];
+    await Promise.all([...parts.map((part) => part.stop()), ...this.#background]);
     await this.neighbours.stop();
   }
 
@@ -179,6 +186,7 @@ export class Session {
     this.#cancels.get(before)?.();
     this.#cancels.delete(before);
     this.#timers.forget(before);
+    this.scheduleRunner.forget(before);
     for (const topic of this.engine.book.topicsOf(before)) {
       this.ring.drop(topic);
       this.waits.end(topic);
@@ -187,6 +195,7 @@ export class Session {
       this.engine.log.info({ shard }, 'this server no longer hands out the tasks of a shard');
       this.#moved();
     } else {
+      this.scheduleRunner.begin(tenure);
       this.#toLoad.push(tenure);
       this.#loadNext();
     }

@@ -1,5 +1,6 @@
 /** Input as callers give it, checked against the rules and the topic's settings, and made into what is stored. */
 import {
+  CATCH_UP_MS,
   DELAY_MS,
   ENQUEUE_TASKS,
   LEASE_MS,
@@ -15,10 +16,12 @@ import {
 } from '../core/bounds.ts';
 import type { Payload } from '../core/entry.ts';
 import { invalid, QueueError } from '../core/errors.ts';
-import { checkTopic, isWellFormed, utf8Bytes } from '../core/names.ts';
+import { checkTopic, isWellFormed, topicNameFault, utf8Bytes } from '../core/names.ts';
 import { defaultPriority, priorityFault } from '../core/priority.ts';
+import { SCHEDULE_METADATA, type ScheduleDefinition } from '../core/schedule.ts';
 import type { TopicSettings } from '../core/settings.ts';
-import type { JsonValue, LeaseOrder, LeaseRequest, OnDuplicate, TaskInput } from './api.ts';
+import { timetableOf } from '../scheduler/cron.ts';
+import type { JsonValue, LeaseOrder, LeaseRequest, OnDuplicate, ScheduleInput, TaskInput } from './api.ts';
 
 /** A task that keeps the rules. */
 export interface CheckedTask {
@@ -170,6 +173,71 @@ export function checkReason(value: unknown, path: string): string | null {
   if (value === undefined || value === null) return null;
   if (typeof value !== 'string') throw invalid(path, value, 'a string', '"host unreachable"');
   return value.slice(0, REASON_BYTES).replace(/[\ud800-\udbff]$/, '');
+}
+
+/** A schedule may be called whatever a topic may. */
+export function checkScheduleName(name: unknown): string {
+  const fault = topicNameFault(name);
+  if (fault !== null)
+    throw invalid('/name', name, fault.replace(', which stands for a prefix in a lease', ''), '"nightly-report"');
+  return name as string;
+}
+
+const SCHEDULE_FIELDS = new Set([
+  'topic',
+  'pattern',
+  'timeZone',
+  'payload',
+  'priority',
+  'metadata',
+  'ttlMs',
+  'maxAttempts',
+  'catchUpMs',
+]);
+/** What the names of metadata begin with that the queue gives. */
+const OWN_METADATA = 'ebbmark-';
+
+/** The topic that a schedule is for; the rest of it is checked against that one's settings. */
+export function checkScheduleTopic(input: ScheduleInput): string {
+  if (typeof input !== 'object' || input === null || Array.isArray(input)) {
+    const example = '{"topic": "reports", "pattern": "30 8 * * MON-FRI", "payload": {"kind": "daily"}}';
+    throw invalid('', input, 'a schedule object', example);
+  }
+  return checkTopic(input.topic);
+}
+
+/** @throws QueueError where the schedule, or a task of it, breaks a rule */
+export function checkSchedule(
+  name: string,
+  input: ScheduleInput,
+  settings: TopicSettings,
+  now: number,
+): ScheduleDefinition {
+  for (const [field, value] of Object.entries(input)) {
+    if (SCHEDULE_FIELDS.has(field) || value === undefined) continue;
+    throw invalid(`/${field}`, field, `a field of a schedule (${[...SCHEDULE_FIELDS].join(', ')})`, '"pattern"');
+  }
+  const { topic, pattern, timeZone = 'UTC', catchUpMs, ...taskInput } = input;
+  timetableOf(pattern, timeZone);
+  const task = checkTask(taskInput, settings, now, '');
+  for (const own of Object.keys(input.metadata ?? {})) {
+    if (own.startsWith(OWN_METADATA)) {
+      throw invalid(`/metadata/${own}`, own, `a name that does not begin with ${OWN_METADATA}`, '"traceparent"');
+    }
+  }
+  const given = { [SCHEDULE_METADATA.name]: name, [SCHEDULE_METADATA.firedFor]: new Date(now).toISOString() };
+  encodeMetadata({ ...input.metadata, ...given }, '/metadata');
+  return {
+    topic,
+    pattern,
+    timeZone,
+    payload: task.payload,
+    metadata: task.metadata,
+    priority: input.priority ?? null,
+    ttlMs: input.ttlMs ?? null,
+    maxAttempts: task.maxAttempts,
+    catchUpMs: optionalInteger(catchUpMs, '/catchUpMs', CATCH_UP_MS.min, CATCH_UP_MS.max) ?? CATCH_UP_MS.default,
+  };
 }
 
 /** A lease request that keeps the rules. */

@@ -18,6 +18,7 @@ import { SEGMENT_SIZE, SLOT_MS } from '../core/bounds.ts';
 import type { Entry, EntryChange, EntryHead, LogAddress, NewEntry } from '../core/entry.ts';
 import type { Checkpoint, SegmentHeader } from '../core/log.ts';
 import type { MessageRow, MessageWrite } from '../core/message.ts';
+import type { ScheduleDefinition, ScheduleHead, ScheduleRow, ScheduleState } from '../core/schedule.ts';
 
 export type Outcome = { readonly kind: 'applied' } | { readonly kind: 'conflict' } | { readonly kind: 'unknown' };
 export type ChangeOutcome =
@@ -168,6 +169,16 @@ export interface TopicRow {
   readonly version: number;
 }
 
+/** A change of a schedule, if it is the incarnation and version of `expect` (null: there is none). */
+export interface ScheduleWrite {
+  readonly name: string;
+  readonly expect: Pick<ScheduleState, 'incarnation' | 'version'> | null;
+  /** What it is from now on; null: it is deleted. */
+  readonly state: ScheduleState | null;
+  /** Absent where it stays as it is; always there for a new one. */
+  readonly definition?: ScheduleDefinition;
+}
+
 export interface Store {
   /** What this store is, for messages and the status page; without secrets. */
   readonly description: string;
@@ -211,6 +222,16 @@ export interface Store {
   readTopic(topic: string): Promise<TopicRow | null>;
   /** Writes if the row's version is `expect` (null: no row); the new version is one higher (1 for a new row). */
   writeTopic(topic: string, expect: number | null, settings: string): Promise<Outcome>;
+
+  /** A schedule of a shard; null: there is none. */
+  readSchedule(shard: number, name: string, serial?: boolean): Promise<ScheduleRow | null>;
+  /**
+   * Schedules of a shard in the order of their names' UTF-8 bytes, without payload and metadata; fewer than `limit` only
+   * at the end.
+   * @param after only names behind this one; null: from the first
+   */
+  readSchedules(shard: number, after: string | null, limit: number): Promise<readonly ScheduleHead[]>;
+  writeSchedule(shard: number, write: ScheduleWrite): Promise<Outcome>;
 
   /** Idempotent: one row a log, period and writer is enough. */
   recordActivity(shard: number, period: number, rows: readonly ActivityRow[]): Promise<void>;

@@ -31,6 +31,7 @@ import {
 } from './registers.ts';
 
 import { scanConformance } from './scans.ts';
+import { schedule, scheduleConformance } from './schedules.ts';
 
 export type { OpenStore, StoreCapabilities } from './harness.ts';
 
@@ -68,6 +69,7 @@ export function storeConformance(name: string, openStore: OpenStore, capabilitie
     activityConformance(store);
     shardConformance(store);
     nodeConformance(store);
+    scheduleConformance(store);
     scanConformance(store);
     reopenConformance(openStore, capabilities);
   });
@@ -96,6 +98,8 @@ function reopenConformance(openStore: OpenStore, { noReopen }: StoreCapabilities
         await store.recordActivity(shard, 3, [{ ...log, at: 8 }]);
         const shardRow = { holder: 'h', term: 1, version: 1, period: 3, oldestPeriod: 3 };
         await definite(() => store.writeShards([{ shard, expect: null, row: shardRow }]));
+        const { name, state, definition } = schedule('kept');
+        await definite(() => store.writeSchedule(shard, { name, expect: null, state, definition }));
 
         const everything = async (from: Store) => ({
           meta: from.meta,
@@ -106,6 +110,7 @@ function reopenConformance(openStore: OpenStore, { noReopen }: StoreCapabilities
           topic: await from.readTopic(log.topic),
           activity: await from.readActivity(shard, 3, null, 10),
           shard: (await from.readShards()).get(shard),
+          schedule: await from.readSchedule(shard, name),
         });
         const before = await everything(store);
         expect(before.meta).toMatchObject({ segmentSize: 77, slotMs: 125 });

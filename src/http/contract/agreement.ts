@@ -6,6 +6,7 @@
  */
 import type * as Api from '../../queue/api.ts';
 import type * as Leases from './leases.ts';
+import type * as Schedules from './schedules.ts';
 import type { DeepReadonly, Wire } from './schema.ts';
 import type * as Service from './service.ts';
 import type * as Tasks from './tasks.ts';
@@ -40,6 +41,10 @@ interface Agreed {
   Explanation: Same<Wire<typeof Topics.Explanation>, Api.Explanation>;
   RedriveBody: Same<Wire<typeof Topics.RedriveBody>, Api.RedriveRequest>;
   RedriveAnswer: Same<Wire<typeof Topics.RedriveAnswer>, Api.RedriveResult>;
+  ScheduleInput: Same<WithoutPayload<Wire<typeof Schedules.ScheduleBody>>, WithoutPayload<Api.ScheduleInput>>;
+  Schedule: Same<WithoutPayload<Wire<typeof Schedules.Schedule>>, WithoutPayload<Api.ScheduleInfo>>;
+  SchedulePage: Same<Wire<typeof Schedules.SchedulePage>, Api.SchedulePage>;
+  SchedulesQuery: Same<Wire<typeof Schedules.SchedulesQuery>, NonNullable<Parameters<Api.Queue['schedules']>[0]>>;
   QueueStatus: Same<Wire<typeof Service.QueueStatus>, Api.QueueStatus>;
   Ready: Same<Wire<typeof Service.Ready>, Api.Readiness>;
 }

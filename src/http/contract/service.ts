@@ -63,6 +63,8 @@ export const QueueStatus = Strict({
   failed: Count(),
   deadLettered: Count(),
   expired: Count(),
+  firings: Count({ description: 'Tasks that schedules have put into topics.' }),
+  firingsMissed: Count({ description: 'Firings of schedules that were passed over.' }),
   unknown: Strict(
     { applied: Count(), landed: Count(), refused: Count(), open: Count() },
     { description: 'Writes whose outcome was unknown at first, by how they came out.' },

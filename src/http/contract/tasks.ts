@@ -7,7 +7,7 @@ import { AnyJson, Count, Ms, Nullable, OneOf, Ref, Strict, Strings, Time } from 
 /** Base64 of RFC 4648, section 4, with padding. */
 const BASE64 = '^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$';
 
-const payloadOrBytes = {
+export const payloadOrBytes = {
   payload: Type.Optional(
     AnyJson({
       description:
@@ -27,7 +27,7 @@ const payloadOrBytes = {
   ),
 };
 
-const ONE_PAYLOAD = [{ required: ['payload'] }, { required: ['payloadBase64'] }];
+export const ONE_PAYLOAD = [{ required: ['payload'] }, { required: ['payloadBase64'] }];
 
 const Priority = Type.Integer({
   minimum: Number.MIN_SAFE_INTEGER,

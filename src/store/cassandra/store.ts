@@ -7,6 +7,7 @@ import {
   type Migration,
   type NodeRow,
   type ReadRange,
+  type ScheduleWrite,
   type SegmentChange,
   type ShardWrite,
   type Store,
@@ -26,6 +27,7 @@ import { readMeta } from './meta.ts';
 import { latestSchema, migrate, schemaNumber } from './migrate.ts';
 import { Checkpoints, Nodes, Shards, Topics } from './registers.ts';
 import { Scans } from './scans.ts';
+import { Schedules } from './schedules.ts';
 import { Segments } from './segments.ts';
 
 export interface CassandraOptions extends CassandraCredentials {
@@ -119,6 +121,7 @@ export class CassandraStore implements Store {
   readonly #activity: Activity;
   readonly #checkpoints: Checkpoints;
   readonly #topics: Topics;
+  readonly #schedules: Schedules;
   readonly #shards: Shards;
   readonly #nodes: Nodes;
   readonly #scans: Scans;
@@ -135,6 +138,7 @@ export class CassandraStore implements Store {
     this.#activity = new Activity(cluster);
     this.#checkpoints = new Checkpoints(cluster);
     this.#topics = new Topics(cluster);
+    this.#schedules = new Schedules(cluster);
     this.#shards = new Shards(cluster);
     this.#nodes = new Nodes(cluster);
     this.#scans = new Scans(cluster);
@@ -211,6 +215,18 @@ export class CassandraStore implements Store {
 
   writeTopic(topic: string, expect: number | null, settings: string) {
     return this.#topics.write(topic, expect, settings);
+  }
+
+  readSchedule(shard: number, name: string, serial?: boolean) {
+    return this.#schedules.read(shard, name, serial);
+  }
+
+  readSchedules(shard: number, after: string | null, limit: number) {
+    return this.#schedules.page(shard, after, limit);
+  }
+
+  writeSchedule(shard: number, write: ScheduleWrite) {
+    return this.#schedules.write(shard, write);
   }
 
   recordActivity(shard: number, period: number, rows: readonly ActivityRow[]) {

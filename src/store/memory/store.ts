@@ -6,6 +6,7 @@ import {
   type Append,
   type NodeRow,
   type ReadRange,
+  type ScheduleWrite,
   type SegmentChange,
   type ShardWrite,
   type Store,
@@ -30,6 +31,8 @@ export const directly: Carrier = async (_verb, run) => run();
 
 export interface MemoryStoreOptions {
   readonly carrier?: Carrier;
+  /** The way of calls about schedules; that of the others when absent. */
+  readonly scheduleCarrier?: Carrier;
   /** Only one process has it open. */
   readonly exclusive?: boolean;
   /** The database's clock as known to the process that has it open. */
@@ -44,16 +47,21 @@ export class MemoryStore implements Store {
   readonly now: () => number;
   readonly #tables: Tables;
   readonly #carry: Carrier;
+  readonly #carrySchedule: Carrier;
   #closed = false;
 
   constructor(tables: Tables, options: MemoryStoreOptions = {}) {
-    const { carrier = directly, exclusive = true, now = () => tables.clock() } = options;
+    const { carrier = directly, scheduleCarrier = carrier, exclusive = true, now = () => tables.clock() } = options;
     this.meta = tables.meta;
     this.exclusive = exclusive;
     this.now = now;
     this.#tables = tables;
-    this.#carry = (verb, run, about) =>
-      this.#closed ? Promise.reject(new StoreUnavailableError('the store is closed')) : carrier(verb, run, about);
+    const unlessClosed =
+      (way: Carrier): Carrier =>
+      (verb, run, about) =>
+        this.#closed ? Promise.reject(new StoreUnavailableError('the store is closed')) : way(verb, run, about);
+    this.#carry = unlessClosed(carrier);
+    this.#carrySchedule = unlessClosed(scheduleCarrier);
   }
 
   async ping() {
@@ -178,6 +186,30 @@ export class MemoryStore implements Store {
       'conditional',
       () => this.#tables.writeTopic(topic, expect, settings),
       () => `writeTopic ${topic}`,
+    );
+  }
+
+  readSchedule(shard: number, schedule: string) {
+    return this.#carrySchedule(
+      'read',
+      () => this.#tables.readSchedule(shard, schedule),
+      () => `readSchedule ${schedule}`,
+    );
+  }
+
+  readSchedules(shard: number, after: string | null, limit: number) {
+    return this.#carrySchedule(
+      'read',
+      () => this.#tables.readSchedules(shard, after, limit),
+      () => `readSchedules ${shard}`,
+    );
+  }
+
+  writeSchedule(shard: number, write: ScheduleWrite) {
+    return this.#carrySchedule(
+      'conditional',
+      () => this.#tables.writeSchedule(shard, write),
+      () => `writeSchedule ${write.name} ${write.state === null ? 'deleted' : `fired up to ${write.state.firedUpTo}`}`,
     );
   }
 

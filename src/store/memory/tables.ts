@@ -14,6 +14,7 @@ import {
 } from '../../core/entry.ts';
 import { type Checkpoint, logKey, type SegmentHeader, segmentEnd, segmentStart } from '../../core/log.ts';
 import type { MessageCondition, MessageRow, MessageWrite } from '../../core/message.ts';
+import type { ScheduleHead, ScheduleRow } from '../../core/schedule.ts';
 import {
   type ActivityRow,
   APPLIED,
@@ -24,6 +25,7 @@ import {
   type NodeRow,
   type Outcome,
   type ReadRange,
+  type ScheduleWrite,
   type SegmentChange,
   type ShardRow,
   type ShardWrite,
@@ -62,6 +64,7 @@ export class Tables {
   readonly checkpoints = new Map<string, Map<number, Checkpoint>>();
   readonly topics = new Map<string, TopicRow>();
   readonly shards = new Map<number, ShardRow>();
+  readonly schedules = new Map<number, Map<string, ScheduleRow>>();
   readonly nodes = new Map<string, NodeRow>();
   readonly activity = new Map<string, ActivityRow[]>();
   readonly #now: () => number;
@@ -261,6 +264,35 @@ export class Tables {
     this.nodes.delete(id);
   }
 
+  // ── schedules ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+  readSchedule(shard: number, name: string): ScheduleRow | null {
+    return this.schedules.get(shard)?.get(name) ?? null;
+  }
+
+  readSchedules(shard: number, after: string | null, limit: number): readonly ScheduleHead[] {
+    const rows = [...(this.schedules.get(shard)?.values() ?? [])];
+    const bytes = (text: string): Buffer => Buffer.from(text);
+    return rows
+      .filter(({ name }) => after === null || Buffer.compare(bytes(name), bytes(after)) > 0)
+      .sort((a, b) => Buffer.compare(bytes(a.name), bytes(b.name)))
+      .slice(0, limit)
+      .map(({ payload, metadata, ...head }) => head);
+  }
+
+  writeSchedule(shard: number, { name, expect, state, definition }: ScheduleWrite): Outcome {
+    const found = this.readSchedule(shard, name);
+    if (found?.incarnation !== expect?.incarnation || found?.version !== expect?.version) return CONFLICT;
+    let rows = this.schedules.get(shard);
+    if (rows === undefined) {
+      rows = new Map();
+      this.schedules.set(shard, rows);
+    }
+    if (state === null) rows.delete(name);
+    else rows.set(name, rowOf(name, { ...(definition ?? found!), ...state }));
+    return APPLIED;
+  }
+
   // ── message rows ──────────────────────────────────────────────────────────────────────────────────────────────
 
   readMessages(topic: string, keys: readonly string[], now = this.clock()): ReadonlyMap<string, MessageRow> {
@@ -422,6 +454,31 @@ function appended(entry: NewEntry, id: number): Entry {
     reason: entry.reason,
   };
 }
+
+/** The row as its columns are, whatever else came along. */
+const rowOf = (name: string, row: Omit<ScheduleRow, 'name'>): ScheduleRow => ({
+  name,
+  incarnation: row.incarnation,
+  version: row.version,
+  topic: row.topic,
+  pattern: row.pattern,
+  timeZone: row.timeZone,
+  payload: typeof row.payload === 'string' ? row.payload : new Uint8Array(row.payload),
+  metadata: row.metadata,
+  priority: row.priority,
+  ttlMs: row.ttlMs,
+  maxAttempts: row.maxAttempts,
+  catchUpMs: row.catchUpMs,
+  createdAt: row.createdAt,
+  updatedAt: row.updatedAt,
+  firedUpTo: row.firedUpTo,
+  nextAt: row.nextAt,
+  lastFiredFor: row.lastFiredFor,
+  lastTask: row.lastTask,
+  fired: row.fired,
+  missed: row.missed,
+  refusal: row.refusal,
+});
 
 const plainPlace = ({ topic, tier, id }: LogAddress & { readonly id: number }) => ({ topic, tier, id });
 

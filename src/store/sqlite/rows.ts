@@ -85,7 +85,7 @@ export function placeOf(text: string | null, home: string): Place | null {
 }
 
 /** Bytes come as a plain Uint8Array from every store, not as Node's Buffer. */
-const payloadOf = (value: string | Buffer): Payload =>
+export const payloadOf = (value: string | Buffer): Payload =>
   typeof value === 'string' ? value : new Uint8Array(value.buffer, value.byteOffset, value.byteLength);
 
 export const headOf = (row: HeadRow, topic: string): EntryHead => ({

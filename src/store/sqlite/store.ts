@@ -10,6 +10,7 @@ import {
   type NodeRow,
   type Outcome,
   type ReadRange,
+  type ScheduleWrite,
   type SegmentChange,
   type ShardWrite,
   type Store,
@@ -27,6 +28,7 @@ import { readMeta } from './migrate.ts';
 import { type OpenFile, openFile } from './open.ts';
 import { Checkpoints, Nodes, Shards, Topics } from './registers.ts';
 import { Scans } from './scans.ts';
+import { Schedules } from './schedules.ts';
 import { Segments } from './segments.ts';
 
 export interface SqliteOptions {
@@ -83,6 +85,7 @@ export class SqliteStore implements Store {
   readonly #activity: Activity;
   readonly #checkpoints: Checkpoints;
   readonly #topics: Topics;
+  readonly #schedules: Schedules;
   readonly #shards: Shards;
   readonly #nodes: Nodes;
   readonly #scans: Scans;
@@ -104,6 +107,7 @@ export class SqliteStore implements Store {
     this.#activity = new Activity(db);
     this.#checkpoints = new Checkpoints(db);
     this.#topics = new Topics(db);
+    this.#schedules = new Schedules(db);
     this.#shards = new Shards(db);
     this.#nodes = new Nodes(db);
     this.#scans = new Scans(db, meta.segmentSize);
@@ -184,6 +188,19 @@ export class SqliteStore implements Store {
 
   writeTopic(topic: string, expect: number | null, settings: string) {
     return this.#decide(settings.length + ROW_BYTES, () => this.#topics.write(topic, expect, settings));
+  }
+
+  readSchedule(shard: number, name: string) {
+    return this.#read(() => this.#schedules.read(shard, name));
+  }
+
+  readSchedules(shard: number, after: string | null, limit: number) {
+    return this.#read(() => this.#schedules.page(shard, after, limit));
+  }
+
+  writeSchedule(shard: number, write: ScheduleWrite) {
+    const bytes = ROW_BYTES + (write.definition?.payload.length ?? 0);
+    return this.#decide(bytes, () => this.#schedules.write(shard, write));
   }
 
   recordActivity(shard: number, period: number, rows: readonly ActivityRow[]) {
