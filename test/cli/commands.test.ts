@@ -202,6 +202,58 @@ describe('the way of a task, against a running server', () => {
   });
 });
 
+describe('schedules', () => {
+  it('set, show, list, delete', async () => {
+    const args = ['nightly', 'reports', '30 8 * * MON-FRI', '{"kind":"daily"}', '--time-zone', 'Europe/Berlin'];
+    const more = ['--priority', '8', '--ttl', '2h', '--max-attempts', '2', '--metadata', 'a=b', '--catch-up', '10m'];
+    const made = await json(['schedule', 'set', ...args, ...more]);
+    expect(made).toMatchObject({
+      name: 'nightly',
+      topic: 'reports',
+      pattern: '30 8 * * MON-FRI',
+      timeZone: 'Europe/Berlin',
+      payload: { kind: 'daily' },
+      priority: 8,
+      ttlMs: 7_200_000,
+      maxAttempts: 2,
+      metadata: { a: 'b' },
+      catchUpMs: 600_000,
+    });
+    expect(await json(['schedule', 'show', 'nightly'])).toEqual(made);
+    const shown = await ebbmark(['schedule', 'show', 'nightly']);
+    expect(shown).toMatchObject({ code: 0, err: '' });
+    expect(shown.out).toMatch(/^pattern +30 8 \* \* MON-FRI$/m);
+    expect(shown.out).toMatch(new RegExp(`^next +${new Date(made.next[0]).toISOString()}$`, 'm'));
+    expect(shown.out).toMatch(/^last fired for +–$/m);
+    await json(['schedule', 'set', 'bytes', 'reports', '@daily', '--file', '-', '--bytes'], { input: 'x' });
+    expect((await server.queue.schedule('bytes')).payload).toEqual(new Uint8Array([120]));
+
+    const { schedules } = await json(['schedule', 'list']);
+    expect(schedules.map((one: { name: string }) => one.name)).toEqual(['bytes', 'nightly']);
+    const listed = await run(['--url', server.url, 'schedule', 'list', '--limit', '1']);
+    expect(listed).toMatchObject({ code: 0, err: expect.stringContaining("--after 'bytes'") });
+    expect(listed.out).toMatch(/^bytes +reports +@daily +UTC +\d{4}-\d\d-\d\dT00:00:00.000Z +0 +0$/m);
+    expect((await ebbmark(['schedule', 'list', '--after', 'bytes'])).out).toContain('nightly');
+
+    expect(await ebbmark(['schedule', 'delete', 'nightly'])).toMatchObject({ code: 0, out: 'nightly is deleted.\n' });
+    await json(['schedule', 'delete', 'bytes']);
+    expect(await ebbmark(['schedule', 'list'])).toMatchObject({ code: 0, out: 'There is no schedule.\n' });
+    const gone = await ebbmark(['schedule', 'show', 'nightly']);
+    expect(gone).toMatchObject({ code: 1, err: expect.stringContaining('there is no schedule of this name') });
+  });
+
+  it('are refused with what would be right', async () => {
+    const set = (...args: readonly string[]) => ebbmark(['schedule', 'set', ...args]);
+    const pattern = await set('s', 't', '61 * * * *', '1');
+    expect(pattern).toMatchObject({ code: 2, err: expect.stringContaining('for example: "30 8 * * MON-FRI"') });
+    const zone = await set('s', 't', '@daily', '1', '--time-zone', 'Berlin');
+    expect(zone).toMatchObject({ code: 2, err: expect.stringContaining('"Berlin" is not the IANA name') });
+    const none = await set('s', 't', '@daily');
+    expect(none).toMatchObject({ code: 2, err: expect.stringContaining('Give one payload') });
+    expect(await set('s', 'a*', '@daily', '1')).toMatchObject({ code: 2 });
+  });
+});
+
 describe('with --store', () => {
   it('does the same on the store of a stopped server', async () => {
     const store = `sqlite:${join(directory, 'stopped.db')}`;
@@ -209,11 +261,11 @@ describe('with --store', () => {
     expect(missing).toMatchObject({ code: 1, err: expect.stringContaining(`ebbmark migrate --store '${store}'`) });
     expect(await run(['migrate', '--store', store])).toMatchObject({
       code: 0,
-      out: `${store} was created: schema 0 → 2 (001_tables.sql, 002_servers.sql).\n`,
+      out: `${store} was created: schema 0 → 3 (001_tables.sql, 002_servers.sql, 003_schedules.sql).\n`,
     });
     expect(await run(['migrate', '--store', store])).toMatchObject({
       code: 0,
-      out: `${store} is up to date (schema 2).\n`,
+      out: `${store} is up to date (schema 3).\n`,
     });
 
     const with_ = (args: readonly string[]) => run([...args, '--store', store, '--json']);

@@ -1,5 +1,5 @@
 /** Several servers on one store: each hands out the tasks of its shards, and passes calls on to the others. */
-import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { parseLeaseToken } from '../../src/core/lease-token.ts';
 import { commitPatch, pendingEntry, verdictPatch } from '../../src/core/move.ts';
 import { PeerUnreachableError } from '../../src/queue/peers.ts';

@@ -199,7 +199,7 @@ describe.skipIf(found === null)('the queue on Cassandra', () => {
       for (const one of both) expect(one.code, one.err).toBe(0);
       const made = both.filter(({ out }) => out.includes('was created: schema 0 → 1 (001_tables.cql)'));
       expect(made).toHaveLength(1);
-      expect((await run(['migrate', '--store', address])).out).toBe(`${address} is up to date (schema 1).\n`);
+      expect((await run(['migrate', '--store', address])).out).toBe(`${address} is up to date (schema 2).\n`);
       await untilReady(await serve(address, { args: ['--migrate', 'off'] }));
     });
 
