@@ -32,13 +32,13 @@ module.exports = {
       comment: 'A driver imports the port, core, and its own folder; of ours nothing else.',
       severity: 'error',
       from: { path: '^src/store/([^/]+)/' },
-      to: { path: '^(src|crawler-example|test|bench)/', pathNot: ['^src/store/$1/', '^src/core/', PORT] },
+      to: { path: '^(src|crawler-example|examples|test|bench)/', pathNot: ['^src/store/$1/', '^src/core/', PORT] },
     },
     {
       name: 'one-place-knows-drivers',
       comment: 'Only the composition in src/queue/open.ts picks a driver; everything else speaks to the port.',
       severity: 'error',
-      from: { path: '^(src|crawler-example)/', pathNot: ['^src/store/', '^src/testing/', OPEN] },
+      from: { path: '^(src|crawler-example|examples)/', pathNot: ['^src/store/', '^src/testing/', OPEN] },
       to: { path: '^src/store/', pathNot: [PORT, ADDRESS] },
     },
     {

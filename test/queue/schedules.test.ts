@@ -9,6 +9,7 @@ import { startQueue } from '../../src/queue/open.ts';
 import { timetableOf } from '../../src/scheduler/cron.ts';
 import { openSqliteStore } from '../../src/store/sqlite/store.ts';
 import { type Store, StoreUnavailableError } from '../../src/store/store.ts';
+import { firedFor as firedForIn, seconds } from '../support/firings.ts';
 import { type ManualEnvironment, manualEnvironment } from '../support/manual-environment.ts';
 import { ackAll, testQueue } from '../support/queue.ts';
 import { sharedStore } from '../support/shared-store.ts';
@@ -18,26 +19,13 @@ const START = 1_700_000_000_000;
 const EVERY_SECOND = { topic: 't', pattern: '* * * * * *', payload: { n: 1 } };
 const iso = (at: number): string => new Date(at).toISOString();
 const at = (text: string): number => Date.parse(text);
+const firedFor = (queue: Queue, topic = 't') => firedForIn(queue, topic);
 
 async function tempFile(): Promise<string> {
   const directory = await mkdtemp(join(tmpdir(), 'ebbmark-schedules-'));
   onTestFinished(() => rm(directory, { recursive: true, force: true }));
   return join(directory, 'queue.db');
 }
-
-/** For when tasks of a topic were fired, of all that are there, in the order of their times. */
-async function firedFor(queue: Queue, topic = 't'): Promise<readonly number[]> {
-  const times: number[] = [];
-  for (let after: string | undefined; ; ) {
-    const page = await queue.tasks(topic, { limit: 1_000, ...(after === undefined ? {} : { after }) });
-    times.push(...page.tasks.map(({ metadata }) => at(metadata['ebbmark-fired-for']!)));
-    if (page.after === undefined) return times.sort((a, b) => a - b);
-    after = page.after;
-  }
-}
-
-const seconds = (from: number, to: number): number[] =>
-  Array.from({ length: (to - from) / 1_000 }, (_, nth) => from + 1_000 * (nth + 1));
 
 describe('a schedule', () => {
   test('puts a task into its topic at each time of its pattern, in its time zone', async () => {
@@ -404,7 +392,7 @@ describe('several servers', () => {
     await stopped;
     for (const name of names) {
       const times = await firedFor(first.queue, name);
-      expect(times).toEqual(seconds(Math.floor(from / 1_000) * 1_000, times.at(-1)!));
+      expect(times).toEqual(seconds(from, times.at(-1)!));
       expect(times.at(-1)).toBeGreaterThan(env.now() - 1_000);
     }
   });
@@ -416,7 +404,7 @@ describe('several servers', () => {
     const [holder, other] = first.queue.status().shards.held === 1 ? [first, second] : [second, first];
     await other.queue.configure('t', { dedupWindowMs: 0 });
     await other.queue.setSchedule('s', EVERY_SECOND);
-    const from = Math.floor(env.now() / 1_000) * 1_000;
+    const from = env.now();
     await env.advance(1_500);
     // Carried out or not, it does not hear of it, and wakes up when others have long gone on.
     const release = holder.holdAnswers('writeSchedule');

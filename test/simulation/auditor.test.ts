@@ -1,7 +1,7 @@
 /** The auditor is worth what it refuses: a bad history for each rule, and a good one it must let pass. */
 import { describe, expect, test } from 'vitest';
 import { DEFAULT_SETTINGS, type TopicSettings } from '../../src/core/settings.ts';
-import type { LeasedTask, PriorityCursors, SettleResult, TaskInfo } from '../../src/queue/api.ts';
+import type { LeasedTask, PriorityCursors, ScheduleInfo, SettleResult, TaskInfo } from '../../src/queue/api.ts';
 import { audit } from './auditor.ts';
 import type { Answer, AnyCall, Call, CallKind, Calls, History } from './history.ts';
 
@@ -18,6 +18,7 @@ class Story {
   ]);
   calm = true;
   quietFrom = 100_000;
+  schedule: History['schedule'] = null;
 
   call<K extends CallKind>(
     kind: K,
@@ -115,6 +116,7 @@ class Story {
       clockErrorMs: 0,
       quietFrom: this.quietFrom,
       settings: this.settings,
+      schedule: this.schedule,
     };
     return [...new Set(audit(history).map((violation) => violation.slice(0, violation.indexOf(':'))))];
   }
@@ -602,5 +604,74 @@ describe('times and counts', () => {
     const story = new Story().call('enqueue', 0, { topic: 't', tasks: [sent] }, lost);
     story.call('counts', 100_000, { topic: 't' }, ok({ ready: 1, delayed: 0, leased: 0, dead: 0 }), 0.5);
     expect(story.look({ 1: 'ready' }).broken()).toEqual([]);
+  });
+});
+
+describe('a schedule that fires', () => {
+  const MADE_AT = EPOCH + 17;
+  /** As it tells of itself. */
+  const told = (changed: Partial<ScheduleInfo>): ScheduleInfo => ({
+    name: 's',
+    topic: 't',
+    pattern: '* * * * * *',
+    timeZone: 'UTC',
+    priority: null,
+    ttlMs: null,
+    maxAttempts: null,
+    catchUpMs: 60_000,
+    createdAt: MADE_AT,
+    updatedAt: MADE_AT,
+    firedUpTo: MADE_AT,
+    nextAt: null,
+    lastFiredFor: null,
+    lastTask: null,
+    fired: 0,
+    missed: 0,
+    refusal: null,
+    payload: 1,
+    metadata: {},
+    next: [],
+    ...changed,
+  });
+  /** It hands out the firings of these times, by their ids, is looked at 3.5 s behind its making, and deleted. */
+  const story = (firings: Readonly<Record<number, number>>, changed: Partial<ScheduleInfo> = {}): Story => {
+    const all = new Story();
+    all.schedule = { topic: 't', periodMs: 1_000 };
+    const input = { topic: 't', pattern: '* * * * * *', payload: 1 };
+    all.call('setSchedule', 17, { name: 's', input }, ok(told({})));
+    const tasks = Object.entries(firings).map(([nth, ms]) => ({
+      nth: Number(nth),
+      messageId: `fired ${nth}`,
+      metadata: { 'ebbmark-fired-for': new Date(EPOCH + ms).toISOString() },
+    }));
+    all.lease(3_400, tasks, { max: 10 });
+    for (const { nth } of tasks) all.settle(3_450, 'ack', `lease-${nth}-3400`);
+    all.call('schedule', 3_500, { name: 's' }, ok(told({ firedUpTo: EPOCH + 3_000, fired: 3, ...changed })));
+    return all.call('deleteSchedule', 3_600, { name: 's' }, ok(null));
+  };
+
+  test('each time once, passes', () => {
+    expect(story({ 1: 1_000, 2: 2_000, 3: 3_000 }).broken()).toEqual([]);
+  });
+  test('one more between the last look and its end, passes', () => {
+    expect(story({ 1: 1_000, 2: 2_000, 3: 3_000 }, { firedUpTo: EPOCH + 2_000, fired: 2 }).broken()).toEqual([]);
+  });
+  test('one time twice', () => {
+    expect(story({ 1: 1_000, 2: 2_000, 3: 3_000, 4: 2_000 }).broken()).toEqual(['Q6 schedule']);
+  });
+  test('one time never', () => {
+    expect(story({ 1: 1_000, 3: 3_000 }).broken()).toEqual(['Q1 schedule']);
+  });
+  test('a time that is none of its own', () => {
+    expect(story({ 1: 1_000, 2: 2_000, 3: 3_000, 4: 2_500 }).broken()).toEqual(['Q1 schedule']);
+  });
+  test('before it was made', () => {
+    expect(story({ 1: 1_000, 2: 2_000, 3: 3_000, 4: 0 }).broken()).toEqual(['Q1 schedule']);
+  });
+  test('after it was deleted', () => {
+    expect(story({ 1: 1_000, 2: 2_000, 3: 3_000, 4: 4_000 }).broken()).toEqual(['Q1 schedule']);
+  });
+  test.each([{ fired: 4 }, { fired: 2 }, { missed: 1 }])('and counts wrongly: %j', (changed) => {
+    expect(story({ 1: 1_000, 2: 2_000, 3: 3_000 }, changed).broken()).toEqual(['Q1 schedule']);
   });
 });

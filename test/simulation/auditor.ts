@@ -9,6 +9,7 @@ import { fenced, oneLease } from './audit/fence.ts';
 import { limitsHold } from './audit/limits.ts';
 import { nothingFromNowhere, nothingLost } from './audit/loss.ts';
 import { asAsked, highestFirst, nobodyStarves, nobodyWaitsInVain } from './audit/order.ts';
+import { firedOnce } from './audit/schedules.ts';
 import { attemptsCount, countsReturn, drainedIsDrained, neverEarly } from './audit/times.ts';
 import type { History } from './history.ts';
 
@@ -29,6 +30,7 @@ const RULES: readonly ((facts: Facts) => readonly string[])[] = [
   attemptsCount,
   drainedIsDrained,
   countsReturn,
+  firedOnce,
 ];
 
 export function audit(history: History): readonly string[] {

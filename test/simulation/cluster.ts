@@ -5,7 +5,7 @@ import type { Queue } from '../../src/queue/api.ts';
 import type { QueueLogger } from '../../src/queue/engine.ts';
 import { PeerUnreachableError, type Transport } from '../../src/queue/peers.ts';
 import { LocalQueue } from '../../src/queue/queue.ts';
-import { MemoryStore } from '../../src/store/memory/store.ts';
+import { directly, MemoryStore } from '../../src/store/memory/store.ts';
 import type { Tables } from '../../src/store/memory/tables.ts';
 import { StoreUnavailableError } from '../../src/store/store.ts';
 import type { Faults, Trace } from './faults.ts';
@@ -22,7 +22,12 @@ export interface ClusterOptions {
   readonly exclusive: boolean;
   /** Servers at the same time. */
   readonly servers: number;
+  /** What goes wrong with calls about schedules; null: nothing, there are none. */
+  readonly scheduleRandom: Random | null;
 }
+
+/** Calls about schedules are few beside the others: each goes wrong so many times as often. */
+const SCHEDULE_TROUBLE = 10;
 
 /** Calls that end when their client goes away. */
 const ABORTABLE: ReadonlySet<CallKind> = new Set(['lease', 'drained']);
@@ -94,6 +99,10 @@ export class Cluster {
     this.#trace(() => `server ${process.id}: starts`);
     const store = new MemoryStore(this.#tables, {
       carrier: this.#faults.carrier(process),
+      scheduleCarrier:
+        this.#options.scheduleRandom === null
+          ? directly
+          : this.#faults.carrier(process, this.#options.scheduleRandom, SCHEDULE_TROUBLE),
       exclusive: this.#options.exclusive,
       now: process.environment.now,
     });

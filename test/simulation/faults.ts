@@ -89,22 +89,25 @@ export class Faults {
     this.#trace = trace;
   }
 
-  /** The way from a process to the tables and back. */
-  carrier(process: ServerProcess): Carrier {
+  /**
+   * The way from a process to the tables and back.
+   * @param factor how much more often something goes wrong on it than on others
+   */
+  carrier(process: ServerProcess, random = this.#random, factor = 1): Carrier {
     return (verb, run, about) =>
       new Promise((resolve, reject) => {
         if (!process.alive) return;
         this.calls++;
         const trace = (what: () => string) => this.#trace(() => `server ${process.id}: ${about()} — ${what()}`);
-        const fault = this.#draw(verb);
+        const fault = this.#draw(verb, random, factor);
         if (fault === 'crash-before') {
           trace(() => 'crash before');
           this.counts.crash++;
           process.crash();
           return;
         }
-        const there = this.#delay();
-        const back = this.#delay();
+        const there = this.#delay(random);
+        const back = this.#delay(random);
         const answer = (what: string, tell: () => void): void => {
           process.after(back, () => {
             trace(() => what);
@@ -135,13 +138,13 @@ export class Faults {
             this.counts.late++;
             this.#loop.after(there, () => answer('unknown, applied later', () => resolve(UNKNOWN as never)));
             this.late++;
-            apply(there + this.#random.around(this.rates.laterMs), () => this.late--);
+            apply(there + random.around(this.rates.laterMs), () => this.late--);
             return;
           case 'crash-after':
             this.counts.crash++;
             this.late++;
             apply(there, () => this.late--);
-            this.#loop.after(this.#random.between(0, there * 2), () => {
+            this.#loop.after(random.between(0, there * 2), () => {
               if (process.alive) trace(() => 'crash after it was sent');
               process.crash();
             });
@@ -152,15 +155,14 @@ export class Faults {
       });
   }
 
-  #draw(verb: Verb): string {
+  #draw(verb: Verb, random: Random, factor: number): string {
     const { rates } = this;
-    const random = this.#random;
     if (this.#loop.now < this.#awayUntil) return 'unavailable';
     if (rates.outage > 0 && random.chance(rates.outage)) {
       this.counts.outage++;
       this.#awayUntil = this.#loop.now + random.around(rates.outageMs);
     }
-    let at = random.next();
+    let at = random.next() / factor;
     const falls = (probability: number): boolean => {
       at -= probability;
       return at < 0;
@@ -176,13 +178,13 @@ export class Faults {
     return 'none';
   }
 
-  #delay(): number {
-    if (this.rates.slow > 0 && this.#random.chance(this.rates.slow)) {
+  #delay(random: Random): number {
+    if (this.rates.slow > 0 && random.chance(this.rates.slow)) {
       this.counts.slow++;
       // The driver gives a request up in the end.
-      return Math.min(SLOWEST_MS, this.#random.around(this.rates.slowMs));
+      return Math.min(SLOWEST_MS, random.around(this.rates.slowMs));
     }
-    return this.#random.around(this.rates.delayMs);
+    return random.around(this.rates.delayMs);
   }
 }
 

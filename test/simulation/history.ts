@@ -6,6 +6,8 @@ import type {
   LeaseRequest,
   RedriveRequest,
   RedriveResult,
+  ScheduleInfo,
+  ScheduleInput,
   SettingsPatch,
   SettleRequest,
   SettleResult,
@@ -46,6 +48,9 @@ export interface Calls {
   task: { args: { topic: string; id: string }; value: TaskInfo };
   list: { args: { topic: string; state: TaskState | null }; value: readonly TaskInfo[] };
   counts: { args: { topic: string }; value: TopicCounts };
+  setSchedule: { args: { name: string; input: ScheduleInput }; value: ScheduleInfo };
+  schedule: { args: { name: string }; value: ScheduleInfo };
+  deleteSchedule: { args: { name: string }; value: null };
 }
 export type CallKind = keyof Calls;
 
@@ -92,4 +97,6 @@ export interface History {
   readonly quietFrom: number;
   /** Settings of the topics as they were before anything else happened; calls tell of changes. */
   readonly settings: ReadonlyMap<string, TopicSettings>;
+  /** What was put into a topic by nobody but this. */
+  readonly schedule: { readonly topic: string; readonly periodMs: number } | null;
 }

@@ -15,6 +15,7 @@ export const PROFILES = [
   'clocks',
   'all',
   'hours',
+  'schedules',
 ] as const;
 export type Profile = (typeof PROFILES)[number];
 
@@ -55,7 +56,24 @@ export interface Scenario {
   readonly lostMessages: number;
   /** Limits come and go. */
   readonly limits: boolean;
+  readonly schedule: PlannedSchedule | null;
 }
+
+/** A schedule, which puts its tasks into a topic that is nobody else's. */
+export interface PlannedSchedule {
+  readonly name: string;
+  readonly topic: string;
+  readonly pattern: string;
+  /** It fires at each multiple of this. */
+  readonly periodMs: number;
+  /** Settings of its topic. */
+  readonly patch: SettingsPatch;
+  readonly seed: number;
+}
+
+/** Settings of a topic as they are set before anything else happens. */
+export const patchOf = ({ topics, schedule }: Scenario, topic: string): SettingsPatch =>
+  topic === schedule?.topic ? schedule.patch : topics.find(({ name }) => name === topic)!.patch;
 
 const PROFILE_WEIGHTS: Readonly<Record<Profile, number>> = {
   calm: 20,
@@ -68,12 +86,14 @@ const PROFILE_WEIGHTS: Readonly<Record<Profile, number>> = {
   clocks: 4,
   all: 12,
   hours: 4,
+  // Others have a schedule now and then; this one, which has to be asked for, always does, and all kinds of trouble.
+  schedules: 0,
 };
 
 export function drawScenario(random: Random, only?: Profile): Scenario {
   const drawn = random.weighted(PROFILE_WEIGHTS);
   const profile = only ?? drawn;
-  const all = profile === 'all';
+  const all = profile === 'all' || profile === 'schedules';
   const has = (name: Profile): boolean => all || profile === name;
   const hours = profile === 'hours';
   const rate = (on: boolean, mean: number): number => (on ? random.between(mean / 3, mean * 2) : 0);
@@ -127,9 +147,28 @@ export function drawScenario(random: Random, only?: Profile): Scenario {
     lostMessages: profile === 'calm' ? 0 : random.pick([0, 0.02, 0.2]),
     limits,
     hurried: random.chance(0.25),
+    schedule: null,
   };
   const topics = scenario.topics.map(({ name, patch }) => ({ name, patch: { ...patch, ...drawShares(random) } }));
-  return { ...scenario, topics };
+  const hasSchedule = random.chance(0.2) || profile === 'schedules';
+  return { ...scenario, topics, schedule: hasSchedule ? drawSchedule(random, hours) : null };
+}
+
+/** Drawn behind the shares, and with a seed of its own: the same goes for it. */
+function drawSchedule(random: Random, hours: boolean): PlannedSchedule {
+  const [pattern, periodMs] = hours
+    ? (['0 */5 * * * *', 300_000] as const)
+    : random.pick([['* * * * * *', 1_000] as const, ['*/3 * * * * *', 3_000] as const]);
+  const patch = {
+    leaseMs: random.pick([500, 1000]),
+    maxAttempts: random.pick([2, 20]),
+    backoffMs: 20,
+    maxBackoffMs: 1000,
+    retentionMs: 300_000,
+    // Those that forget ids at once, or soon, most often: it must not matter.
+    dedupWindowMs: random.pick([0, 0, 300, null]),
+  };
+  return { name: 'tick', topic: 'z', pattern, periodMs, patch, seed: random.int(1, 2 ** 31) };
 }
 
 /** Settings of a topic, as they are set before anything else happens. */

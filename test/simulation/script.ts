@@ -3,6 +3,7 @@ import type { PriorityCursors } from '../../src/queue/api.ts';
 import { Client, type World } from './client.ts';
 import { type Faults, NO_FAULTS } from './faults.ts';
 import { Operator } from './operator.ts';
+import { Planner } from './planner.ts';
 import { Producer } from './producer.ts';
 import type { Random } from './random.ts';
 import { Squatter, Worker } from './worker.ts';
@@ -43,11 +44,13 @@ export class Script {
     const inspector = this.#client('inspector');
     cluster.startAll();
     for (const { name, patch } of scenario.topics) await inspector.insistOn(name, patch);
+    const planner = scenario.schedule === null ? null : new Planner(scenario.schedule, this.#world);
+    await planner?.make();
     this.setup = cluster.calls.map(({ n }) => n);
 
     this.#faults.rates = scenario.rates;
     cluster.lostMessages = scenario.lostMessages;
-    const actors = this.#actors();
+    const actors = this.#actors(planner);
     const stopTrouble = this.#trouble();
     await actors.produced;
     // Where one lease is extended on and on, others run out behind it meanwhile.
@@ -70,6 +73,9 @@ export class Script {
     if (!scenario.exclusive) await loop.sleep(PASSED_ON_MS);
     for (const { name } of scenario.topics) await inspector.insistOn(name, { paused: false });
     await loop.sleep(this.#world.lastDueAt - loop.now);
+    if (planner !== null && !(await this.#within(PATIENCE_MS, planner.end()))) {
+      this.violations.push('liveness: a schedule did not fire what was due, or could not be deleted');
+    }
     this.quietFrom = loop.now;
     await this.#workOff();
     if (!scenario.exclusive) {
@@ -96,7 +102,7 @@ export class Script {
     return new Client(name, this.#random.fork(), this.#world);
   }
 
-  #actors(): { readonly produced: Promise<unknown>; readonly gone: Promise<unknown> } {
+  #actors(planner: Planner | null): { readonly produced: Promise<unknown>; readonly gone: Promise<unknown> } {
     const { scenario } = this.#world;
     const many = <T>(count: number, make: (nth: number) => T): T[] =>
       Array.from({ length: count }, (_, nth) => make(nth));
@@ -114,7 +120,7 @@ export class Script {
       new Operator(`operator ${nth}`, this.#random.fork(), this.#world).run(),
     );
     const squatters = scenario.squatter ? [new Squatter('squatter', this.#random.fork(), this.#world).run()] : [];
-    return { produced, gone: Promise.all([produced, ...workers, ...operators, ...squatters]) };
+    return { produced, gone: Promise.all([produced, ...workers, ...operators, ...squatters, planner?.run()]) };
   }
 
   /** Pauses servers, and lets their clocks jump, now and then. */
@@ -205,6 +211,7 @@ export class Script {
         if (!seen.has(id)) await inspector.task(name, id);
       }
     }
+    if (scenario.schedule !== null) await inspector.list(scenario.schedule.topic, null);
   }
 
   async #within(ms: number, something: Promise<unknown>): Promise<boolean> {

@@ -56,7 +56,8 @@ describe('the promises hold', () => {
 
 describe('what once broke them', () => {
   test.each(REGRESSIONS)('seed %i (%s): %s', { timeout: 60_000 }, async (seed, profile) => {
-    const { violations } = await simulate(seed, { profile });
+    // All were found before there were schedules, which would change what happens in some of them.
+    const { violations } = await simulate(seed, { profile, schedule: false });
     expect(violations, `npm run sim -- --seed ${seed} --profile ${profile} --trace`).toEqual([]);
   });
 });

@@ -17,6 +17,8 @@ import { findings } from './store-audit.ts';
 
 export interface SimulationOptions {
   readonly profile?: Profile;
+  /** `false`: as the seed was before there were schedules. */
+  readonly schedule?: false;
   /** Gets a line for everything that happens. */
   readonly trace?: (line: string) => void;
 }
@@ -44,7 +46,8 @@ const DELAYED_LATE_MS = 2 * DUE_TICK_MS;
 
 export async function simulate(seed: number, options: SimulationOptions = {}): Promise<Report> {
   const random = new Random(seed);
-  const scenario = drawScenario(random.fork(), options.profile);
+  const drawn = drawScenario(random.fork(), options.profile);
+  const scenario = options.schedule === false ? { ...drawn, schedule: null } : drawn;
   const loop = new Loop();
   const tables = new Tables(scenario.meta, () => EPOCH + loop.now);
   const ledger = new Ledger(tables);
@@ -59,7 +62,9 @@ export async function simulate(seed: number, options: SimulationOptions = {}): P
     drift: scenario.drift,
   });
   const { restartMs, exclusive, servers } = scenario;
-  const shape = { restartMs, exclusive, servers, clock };
+  // A stream of its own: what happens to calls about schedules changes nothing for the others.
+  const scheduleRandom = scenario.schedule === null ? null : new Random(scenario.schedule.seed).fork();
+  const shape = { restartMs, exclusive, servers, clock, scheduleRandom };
   const cluster = new Cluster(loop, random.fork(), tables, faults, shape, trace);
   let tokens = 0;
   const world: World = { loop, cluster, scenario, quiet: false, lastDueAt: 0, known: [], nextToken: () => ++tokens };
@@ -91,7 +96,8 @@ export async function simulate(seed: number, options: SimulationOptions = {}): P
     servers,
     clockErrorMs: scenario.jumpEveryMs === 0 ? 0 : exclusive ? 60_000 : 2_000,
     quietFrom: script.quietFrom,
-    settings: new Map(scenario.topics.map(({ name, patch }) => [name, { ...DEFAULT_SETTINGS, ...patch }])),
+    settings: settingsOf(scenario),
+    schedule: scenario.schedule,
   };
   if (over) violations.push(...audit(history));
   return {
@@ -106,6 +112,12 @@ export async function simulate(seed: number, options: SimulationOptions = {}): P
     lastedMs: loop.now,
     fingerprint: fingerprintOf(cluster.calls, loop),
   };
+}
+
+function settingsOf({ topics, schedule }: Scenario): History['settings'] {
+  const settings = new Map(topics.map(({ name, patch }) => [name, { ...DEFAULT_SETTINGS, ...patch }]));
+  if (schedule !== null) settings.set(schedule.topic, { ...DEFAULT_SETTINGS, ...schedule.patch });
+  return settings;
 }
 
 /** Looks the store over now and then; tells what was found first. */

@@ -1,5 +1,6 @@
 import type { LeasedTask, LeaseRequest, SettleRequest } from '../../src/queue/api.ts';
 import { Client } from './client.ts';
+import { patchOf } from './scenario.ts';
 
 /** Leases tasks and does with them all that workers do, good and bad. */
 export class Worker extends Client {
@@ -46,7 +47,7 @@ export class Worker extends Client {
 
   async #work(tasks: readonly LeasedTask[], asked: number | undefined): Promise<void> {
     const { random } = this;
-    const leaseMs = asked ?? this.world.scenario.topics.find(({ name }) => name === tasks[0]!.topic)!.patch.leaseMs!;
+    const leaseMs = asked ?? patchOf(this.world.scenario, tasks[0]!.topic).leaseMs!;
     const ids = tasks.map(({ leaseId }) => ({ leaseId }));
     const ack: SettleRequest = { ack: ids.map((one) => ({ ...one, result: { by: this.name } })) };
     const deed = random.weighted({

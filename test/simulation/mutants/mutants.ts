@@ -463,4 +463,71 @@ export const MUTANTS: readonly Mutant[] = [
       },
     ],
   },
+  // ── schedules ─────────────────────────────────────────────────────────────────────────────────────────────────
+  {
+    name: 'fired-before-enqueued',
+    note: 'a schedule notes that it has fired before its task is enqueued',
+    seeds: 40,
+    profile: 'schedules',
+    edits: [
+      {
+        file: 'src/queue/schedules.ts',
+        find: 'const results = await this.#enqueue(row, due.times); const advanced = await this.#advance(row, due, results);',
+        replace:
+          "const advanced = await this.#advance(row, due, due.times.map(() => ({ id: 'x', deduplicated: false }))); await this.#enqueue(row, due.times);",
+      },
+    ],
+  },
+  {
+    name: 'firing-id-without-time',
+    note: 'all firings of a schedule have one message id',
+    seeds: 40,
+    profile: 'schedules',
+    edits: [
+      {
+        file: 'src/queue/schedules.ts',
+        find: 'messageId: firingId(row, at),',
+        replace: 'messageId: firingId(row, 0),',
+      },
+    ],
+  },
+  {
+    name: 'firing-window-of-topic',
+    note: 'the message id of a firing is kept for no longer than its topic keeps others',
+    seeds: 60,
+    profile: 'schedules',
+    edits: [
+      {
+        file: 'src/queue/messages.ts',
+        find: 'Math.max(dedupWindowMs, FIRING_WINDOW_MS)',
+        replace: 'dedupWindowMs',
+      },
+    ],
+  },
+  {
+    name: 'fired-up-to-now',
+    note: 'a schedule that fires late takes all up to now for fired',
+    seeds: 40,
+    profile: 'schedules',
+    edits: [
+      {
+        file: 'src/queue/schedules.ts',
+        find: 'firedUpTo: due.times.at(-1)!,',
+        replace: 'firedUpTo: this.#engine.env.now(),',
+      },
+    ],
+  },
+  {
+    name: 'change-forgets-firings',
+    note: 'a schedule that is changed takes what has fired since its making for due',
+    seeds: 40,
+    profile: 'schedules',
+    edits: [
+      {
+        file: 'src/queue/schedules.ts',
+        find: 'keepsTimes ? row.firedUpTo',
+        replace: 'keepsTimes ? row.createdAt',
+      },
+    ],
+  },
 ];
