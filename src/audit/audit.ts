@@ -5,7 +5,9 @@
  * Servers may work on the store meanwhile, and what is read one after the other then need not go together: so a
  * suspicion is only told once it has stood several looks, some seconds apart, each by serial reads of all it rests on.
  */
+import { SCHEDULE_PAGE } from '../core/bounds.ts';
 import type { LogAddress, Place } from '../core/entry.ts';
+import type { ScheduleHead } from '../core/schedule.ts';
 import type { Environment } from '../queue/environment.ts';
 import type { Store, StoredMessage } from '../store/store.ts';
 import { allOf, isLeasable, pagesOf, periodsOf, Reader } from './read.ts';
@@ -20,6 +22,7 @@ import {
   type RuleGroup,
   type RuleName,
   rowFaults,
+  scheduleFaults,
   segmentFaults,
   settingsFaults,
 } from './rules.ts';
@@ -73,6 +76,7 @@ type Unit =
   | { readonly kind: 'checkpoint'; readonly log: LogAddress }
   | { readonly kind: 'row'; readonly stored: StoredMessage }
   | { readonly kind: 'settings'; readonly topic: string; readonly settings: string }
+  | { readonly kind: 'schedule'; readonly shard: number; readonly head: ScheduleHead }
   | { readonly kind: 'period'; readonly shard: number; readonly period: number }
   | { readonly kind: 'double'; readonly uid: string; readonly places: readonly Place[] };
 
@@ -134,10 +138,20 @@ class Audit {
     }
     for (let shard = 0; shard < store.meta.shards; shard++) {
       for (const period of await store.listPeriods(shard)) await this.#look({ kind: 'period', shard, period });
+      await this.#lookAtSchedules(shard);
     }
     await this.#lookAtDoubles();
     await this.#settle();
     return this.#report();
+  }
+
+  async #lookAtSchedules(shard: number): Promise<void> {
+    for (let after: string | null = null; ; ) {
+      const page: readonly ScheduleHead[] = await this.#store.readSchedules(shard, after, SCHEDULE_PAGE);
+      for (const head of page) await this.#look({ kind: 'schedule', shard, head });
+      if (page.length < SCHEDULE_PAGE) return;
+      after = page.at(-1)!.name;
+    }
   }
 
   #progress(): void {
@@ -166,6 +180,11 @@ class Audit {
       case 'settings': {
         const settings = again ? (await this.#store.readTopic(unit.topic))?.settings : unit.settings;
         return settings === undefined ? [] : settingsFaults(unit.topic, settings);
+      }
+      case 'schedule': {
+        const { shard, head } = unit;
+        const row = again ? await this.#store.readSchedule(shard, head.name, true) : head;
+        return row === null ? [] : scheduleFaults(row);
       }
       case 'period': {
         const { oldestPeriod } = await periodsOf(this.#store, unit.shard);

@@ -37,6 +37,8 @@ const LEFT: Partial<Record<RuleName, string>> = {
   'two-live-tasks': 'which of them is right cannot be told; cancel one of them',
   'term-ahead': 'the term is never set by hand; it rises with each start of a server',
   'unreadable-settings': 'what was set cannot be told; set it anew',
+  'unreadable-schedule': 'set it anew, or use a version of Node that knows its time zone',
+  'sleeping-schedule': 'set it anew, as it is',
 };
 
 export class Repairer {

@@ -7,7 +7,9 @@ import { isExpired, isPurged } from '../core/claim.ts';
 import { type EntryHead, isFinal, type LogAddress, type Place, samePlace } from '../core/entry.ts';
 import { type Checkpoint, entriesEnd, type SegmentHeader, segmentEnd, segmentStart, slotTimes } from '../core/log.ts';
 import { isLive, type MessageRow, type MessageStatus } from '../core/message.ts';
+import type { ScheduleHead } from '../core/schedule.ts';
 import type { TopicSettings } from '../core/settings.ts';
+import { timetableOf } from '../scheduler/cron.ts';
 
 /** `lost`: nobody would find it; `disorder`: what must not be; `left over`: it only takes space. */
 export type RuleGroup = 'lost' | 'disorder' | 'left over';
@@ -19,6 +21,7 @@ export const RULES = {
   'missed-arrival': ['lost', 'an entry was passed as moved, and where it went nothing is ready'],
   'missing-entries': ['lost', 'ids were given out, and neither trimmed nor sealed, and nothing stands there'],
   'missing-header': ['lost', 'a segment was written to, and has no header'],
+  'sleeping-schedule': ['lost', 'a schedule says that it fires no more, and its pattern does: no server wakes it'],
   'cursor-order': ['disorder', 'trimmed ≤ completion ≤ scan ≤ next id does not hold'],
   'open-below-completion': ['disorder', 'an entry below the completion cursor is not final'],
   'open-in-closed-segment': ['disorder', 'an entry of a closed segment is not final'],
@@ -31,6 +34,7 @@ export const RULES = {
   'orphaned-pending': ['disorder', 'a pending entry below the scan cursor has no origin any more'],
   'term-ahead': ['disorder', 'a segment knows a higher term than the row of the scheduler'],
   'unreadable-settings': ['disorder', 'settings of a topic are not JSON'],
+  'unreadable-schedule': ['disorder', 'the pattern or the time zone of a schedule cannot be read: it does not fire'],
   'entry-below-trimmed': ['left over', 'an entry stands below the mark up to which all was deleted'],
   'untended-log': ['left over', 'settled entries of a log that no activity row names: nobody deletes them'],
   'old-slot': ['left over', 'the header of a time slot that is over, and that no activity row names'],
@@ -47,7 +51,7 @@ export interface Fault {
   readonly tier: number | null;
   readonly id: number | null;
   readonly uid: string | null;
-  /** Of a message row. */
+  /** Of a message row; the name of a schedule. */
   readonly key: string | null;
   readonly detail: string;
 }
@@ -365,6 +369,17 @@ export function settingsFaults(topic: string, settings: string): readonly Fault[
   } catch (error) {
     const detail = (error as Error).message;
     return [{ rule: 'unreadable-settings', topic, tier: null, id: null, uid: null, key: null, detail }];
+  }
+}
+
+export function scheduleFaults({ name, topic, pattern, timeZone, firedUpTo, nextAt }: ScheduleHead): readonly Fault[] {
+  const at = { topic, tier: null, id: null, uid: null, key: name };
+  try {
+    const next = timetableOf(pattern, timeZone).next(firedUpTo);
+    if (nextAt !== null || next === null) return [];
+    return [{ ...at, rule: 'sleeping-schedule', detail: `it fires at ${next}` }];
+  } catch (error) {
+    return [{ ...at, rule: 'unreadable-schedule', detail: (error as Error).message }];
   }
 }
 

@@ -48,8 +48,8 @@ export const SCHEDULE_PAGE = 1_000;
 export const CATCH_UP_MS = { min: 0, max: 86_400_000, default: 60_000 } as const;
 /** Firings of a schedule that are enqueued together. */
 export const FIRINGS_AT_ONCE = 20;
-/** Firings that were missed are counted one by one, up to so many at a time. */
-export const MISSED_COUNTED = 1_000;
+/** Firings that were missed are counted one by one, at some 60 µs each, up to so many at a time. */
+export const MISSED_COUNTED = 100;
 /**
  * The message id of a firing is kept for at least so long after its task is settled, whatever the window of its topic:
  * whoever enqueues it again must find it.

@@ -326,7 +326,7 @@ export interface ScheduleSummary {
   readonly lastTask: string | null;
   /** Firings that were enqueued. */
   readonly fired: number;
-  /** Firings that were passed over; of a longer outage no more than 1,000 are counted. */
+  /** Firings that were passed over; of one outage no more than 100 are counted. */
   readonly missed: number;
   /** Why the last firing was refused; null: it was not. */
   readonly refusal: string | null;

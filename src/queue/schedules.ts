@@ -113,7 +113,7 @@ export class Schedules {
         let round = await this.#fireSome(name, tries > 0);
         while (round.fired) round = await this.#fireSome(name, true);
         const { row } = round;
-        if (row !== null && sameDefinition(row, definition)) return row;
+        if (row !== null && sameDefinition(row, definition)) return stateOf(row);
         const state = this.#stateUnder(definition, row);
         if (await this.#write({ name, expect: row, state, definition })) return state;
       }

@@ -329,7 +329,7 @@ describe('firings that were missed', () => {
     const everySecond = timetableOf('* * * * * *', 'UTC');
     const now = START + 10 * 86_400_000;
     const due = dueFirings({ firedUpTo: START, catchUpMs: 2_500 }, everySecond, now);
-    expect(due).toEqual({ times: [now - 2_000, now - 1_000, now], missed: 1_000, nextAt: now + 1_000 });
+    expect(due).toEqual({ times: [now - 2_000, now - 1_000, now], missed: 100, nextAt: now + 1_000 });
   });
 
   test('are counted no further than so many where only the last is made up for', () => {
@@ -337,7 +337,7 @@ describe('firings that were missed', () => {
     const now = START + 10 * 86_400_000;
     const last = now - 20_000;
     const due = dueFirings({ firedUpTo: START, catchUpMs: 1_000 }, everyMinute, now);
-    expect(due).toEqual({ times: [last], missed: 999, nextAt: last + 60_000 });
+    expect(due).toEqual({ times: [last], missed: 99, nextAt: last + 60_000 });
   });
 
   test('that are many are enqueued in several rounds', () => {

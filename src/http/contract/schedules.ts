@@ -65,7 +65,7 @@ const summary = {
   lastTask: Nullable(Type.String({ description: 'The id of its task.' })),
   fired: Count({ description: 'Firings that were enqueued.' }),
   missed: Count({
-    description: 'Firings that were passed over; of a longer outage no more than 1,000 are counted.',
+    description: 'Firings that were passed over; of one outage no more than 100 are counted.',
   }),
   refusal: Nullable(Type.String({ description: 'Why the last firing was refused; null: it was not.' })),
 };

@@ -265,6 +265,13 @@ export const DAMAGES: Readonly<Record<RuleName, readonly Damage[]>> = {
       apply: (hand) => hand.tables.topics.set('t', { settings: '{"paused":', version: 1 }),
     },
   ],
+  'sleeping-schedule': [
+    { what: 'with a pattern', mends: false, apply: (hand) => hand.schedule('s', {}, { nextAt: null }) },
+  ],
+  'unreadable-schedule': [
+    { what: 'a pattern', mends: false, apply: (hand) => hand.schedule('s', { pattern: '61 * * * *' }) },
+    { what: 'a time zone', mends: false, apply: (hand) => hand.schedule('s', { timeZone: 'Mars/Base' }) },
+  ],
   'entry-below-trimmed': [
     {
       what: 'one',

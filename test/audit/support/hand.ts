@@ -2,9 +2,11 @@
 import { type Entry, type EntryStatus, FINAL_VERSION, isFinal, type LogAddress } from '../../../src/core/entry.ts';
 import { type Checkpoint, logKey, type SegmentHeader } from '../../../src/core/log.ts';
 import type { MessageRow } from '../../../src/core/message.ts';
+import type { ScheduleDefinition, ScheduleState } from '../../../src/core/schedule.ts';
 import { Tables } from '../../../src/store/memory/tables.ts';
 import type { StoreMeta } from '../../../src/store/store.ts';
 import { asAppended, entry } from '../../conformance/harness.ts';
+import { schedule } from '../../conformance/schedules.ts';
 
 export const NOW = 1_700_000_000_000;
 export const SIZE = 10;
@@ -46,6 +48,11 @@ export class Hand {
     const fresh = { nextId: start, bytes: 0, scan: start, term: 0, sealedAt: null, closed: false };
     const found = this.#segments(log).get(segment) ?? { header: fresh, rows: new Map() };
     this.#segments(log).set(segment, { ...found, header: { ...found.header, ...changed } });
+  }
+
+  schedule(name: string, changed: Partial<ScheduleDefinition>, moved: Partial<ScheduleState> = {}): void {
+    const made = schedule(name, changed, moved);
+    this.tables.writeSchedule(0, { expect: null, ...made });
   }
 
   loseHeader(log: LogAddress, segment: number): void {
