@@ -108,7 +108,10 @@ export const scheduleCalls = {
     }
   },
 
-  deleteSchedule: ({ schedules }: Session, name: string): Promise<void> => schedules.delete(name),
+  async deleteSchedule({ schedules, scheduleRunner }: Session, name: string): Promise<void> {
+    await schedules.delete(name);
+    scheduleRunner.disarm(name);
+  },
 } as const;
 
 type Calls = typeof holderCalls & typeof scheduleCalls;

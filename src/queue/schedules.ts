@@ -39,7 +39,7 @@ import type { Engine } from './engine.ts';
 import type { Enqueuer } from './enqueue.ts';
 import { decodePayload } from './lease.ts';
 import { definitely } from './outcomes.ts';
-import { optionalInteger } from './validate.ts';
+import { checkScheduleName, optionalInteger } from './validate.ts';
 
 const TRIES = 10;
 /** Shards that one list reads at the same time. */
@@ -89,6 +89,7 @@ export class Schedules {
     const { store } = this.#engine;
     const limit = optionalInteger(request.limit, '/limit', 1, SCHEDULE_PAGE) ?? 100;
     const { shards } = store.meta;
+    if (request.after !== undefined) checkScheduleName(request.after, '/after');
     const found: ScheduleHead[] = [];
     let after = request.after ?? null;
     for (let shard = after === null ? 0 : shardOf(after, shards); shard < shards && found.length < limit; ) {

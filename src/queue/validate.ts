@@ -176,10 +176,10 @@ export function checkReason(value: unknown, path: string): string | null {
 }
 
 /** A schedule may be called whatever a topic may. */
-export function checkScheduleName(name: unknown): string {
+export function checkScheduleName(name: unknown, path = '/name'): string {
   const fault = topicNameFault(name);
   if (fault !== null)
-    throw invalid('/name', name, fault.replace(', which stands for a prefix in a lease', ''), '"nightly-report"');
+    throw invalid(path, name, fault.replace(', which stands for a prefix in a lease', ''), '"nightly-report"');
   return name as string;
 }
 

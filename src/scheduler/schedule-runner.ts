@@ -38,6 +38,8 @@ export class ScheduleRunner {
   readonly #firings = new Limiter(FIRED_AT_ONCE);
   /** What is under way. */
   readonly #busy = new Set<Promise<void>>();
+  /** The last one could not be fired. */
+  #isFailing = false;
   #stopped = false;
 
   constructor(engine: Engine, schedules: Schedules) {
@@ -77,6 +79,15 @@ export class ScheduleRunner {
     this.#alarms.set(armed, inDoubt ? now + DOUBT_AGAIN_MS : (at ?? Number.POSITIVE_INFINITY));
   }
 
+  /** A schedule was deleted. */
+  disarm(name: string): void {
+    const shelf = this.#armed.get(this.#engine.book.tenureOf(name));
+    const armed = shelf?.get(name);
+    if (armed === undefined) return;
+    this.#alarms.clear(armed);
+    shelf!.delete(name);
+  }
+
   async stop(): Promise<void> {
     this.#stopped = true;
     this.#alarms.stop();
@@ -112,6 +123,7 @@ export class ScheduleRunner {
     if (tenure.ended || this.#stopped) return;
     try {
       const nextAt = await this.#schedules.fire(name);
+      this.#isFailing = false;
       if (nextAt !== undefined) this.#set(armed, nextAt ?? Number.POSITIVE_INFINITY);
       else if (env.now() < armed.doubtUntil) this.#set(armed, env.now() + DOUBT_AGAIN_MS);
       else this.#armed.get(tenure)?.delete(name);
@@ -119,10 +131,13 @@ export class ScheduleRunner {
       if (tenure.ended || this.#stopped) return;
       // Not sure for a moment whether it is still the one that runs it: who takes it over, or it, does it then.
       const code = error instanceof QueueError ? error.code : null;
-      if (code !== 'not-holder') {
+      const isUnreadable = code === 'invalid-input';
+      // While the store is away, all that are due fail, twice a second: one of them is enough to be told of.
+      if (code !== 'not-holder' && (isUnreadable || !this.#isFailing)) {
         log.warn({ err: error, schedule: name }, 'a schedule could not be fired; it is tried again');
       }
-      this.#set(armed, env.now() + (code === 'invalid-input' ? UNREADABLE_AGAIN_MS : AGAIN_MS));
+      this.#isFailing ||= code !== 'not-holder' && !isUnreadable;
+      this.#set(armed, env.now() + (isUnreadable ? UNREADABLE_AGAIN_MS : AGAIN_MS));
     }
   }
 

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { dueFirings, type Timetable } from '../../src/core/schedule.ts';
 import type { Queue, ScheduleInput } from '../../src/queue/api.ts';
+import { silentLogger } from '../../src/queue/engine.ts';
 import { startQueue } from '../../src/queue/open.ts';
 import { timetableOf } from '../../src/scheduler/cron.ts';
 import { openSqliteStore } from '../../src/store/sqlite/store.ts';
@@ -201,6 +202,7 @@ describe('a list', () => {
     expect(first).toMatchObject({ topic: 't', pattern: '0 0 * * *', nextAt: at('2023-11-15T00:00:00Z'), fired: 0 });
     expect(first).not.toHaveProperty('payload');
     await expect(queue.schedules({ limit: 1_001 })).rejects.toMatchObject({ code: 'invalid-input' });
+    await expect(queue.schedules({ after: 'a*' })).rejects.toMatchObject({ issues: [{ path: '/after' }] });
     await env.advance(0);
   });
 });
@@ -280,6 +282,74 @@ describe('each firing is one task', () => {
     failures.lost = 0;
     await env.advance(20_000);
     expect(await firedFor(queue)).toEqual(seconds(START, START + 40_000));
+  });
+});
+
+describe('what goes on by itself', () => {
+  test('tells of a store that is away once, not for each schedule and each try', async () => {
+    const { queue, env, failures, warnings } = await failingQueue();
+    for (const name of ['a', 'b', 'c']) await queue.setSchedule(name, { ...EVERY_SECOND, topic: name });
+    for (const times of [1, 2]) {
+      failures.writeSchedule = Number.POSITIVE_INFINITY;
+      await env.advance(5_000);
+      // What is overdue is not among its next times.
+      const now = Math.floor(env.now() / 1_000) * 1_000;
+      expect((await queue.schedule('a')).next).toEqual([now + 1_000, now + 2_000, now + 3_000]);
+      failures.writeSchedule = 0;
+      await env.advance(2_000);
+      expect(warnings.filter((message) => message.startsWith('a schedule could not be fired'))).toHaveLength(times);
+    }
+    for (const name of ['a', 'b', 'c']) expect(await firedFor(queue, name)).toEqual(seconds(START, START + 14_000));
+  });
+
+  test('leaves one alone that cannot be read here, and fires the others', async () => {
+    const { queue, env, store, warnings } = await failingQueue();
+    const made = await queue.setSchedule('odd', EVERY_SECOND);
+    await queue.setSchedule('even', { ...EVERY_SECOND, topic: 'even' });
+    const row = (await store().readSchedule(0, 'odd'))!;
+    // As a server with other data of time zones has written it.
+    const state = { ...row, version: row.version + 1 };
+    await store().writeSchedule(0, { name: 'odd', expect: row, state, definition: { ...row, timeZone: 'Mars/Base' } });
+    await env.advance(30_000);
+    expect(warnings).toEqual(['a schedule could not be fired; it is tried again']);
+    expect(await firedFor(queue, 'even')).toEqual(seconds(START, START + 30_000));
+    await expect(queue.schedule('odd')).rejects.toMatchObject({ code: 'invalid-input' });
+    expect((await queue.schedules()).schedules.map(({ name }) => name)).toEqual(['even', 'odd']);
+    await queue.deleteSchedule('odd');
+    expect(made.fired).toBe(0);
+  });
+
+  test('looks no more at one that was deleted', async () => {
+    const { queue, env, failures } = await failingQueue();
+    await queue.setSchedule('s', EVERY_SECOND);
+    await env.advance(1_500);
+    await queue.deleteSchedule('s');
+    failures.reads = 0;
+    await env.advance(5_000);
+    expect(failures.reads).toBe(0);
+  });
+
+  test('loads schedules again where they could not be loaded', async () => {
+    const { queue, env, failures, restart, warnings } = await failingQueue();
+    await queue.setSchedule('s', EVERY_SECOND);
+    failures.load = 2;
+    const again = await restart();
+    await env.advance(3_000);
+    expect(warnings).toEqual(Array(2).fill('schedules could not be loaded; it is tried again'));
+    expect(await firedFor(again)).toEqual(seconds(START, START + 3_000));
+  });
+
+  test('loads more of them than one page holds', async () => {
+    const { queue, env, restart, store } = await failingQueue();
+    await queue.setSchedule('s0000', { ...EVERY_SECOND, pattern: '0 23 * * *' });
+    const { payload, ...row } = (await store().readSchedule(0, 's0000'))!;
+    for (let nth = 1; nth <= 1_100; nth++) {
+      const name = `s${String(nth).padStart(4, '0')}`;
+      await store().writeSchedule(0, { name, expect: null, state: row, definition: { ...row, payload } });
+    }
+    const again = await restart();
+    await env.advance(at('2023-11-14T23:00:00Z') - START + 2_000);
+    expect(again.status().firings).toBe(1_101);
   });
 });
 
@@ -560,6 +630,10 @@ interface Failures {
   unknown: number;
   /** So many are answered as unknown, and carried out long after. */
   lost: number;
+  /** So many times schedules cannot be loaded. */
+  load: number;
+  /** Counts how often a schedule was read. */
+  reads: number;
 }
 
 /** A queue on a real store, of which writes of schedules fail as the test says. */
@@ -567,21 +641,29 @@ async function failingQueue(): Promise<{
   readonly queue: Queue;
   readonly env: ManualEnvironment;
   readonly failures: Failures;
+  readonly warnings: readonly string[];
+  /** What the queue works on just now. */
+  store(): Store;
   restart(): Promise<Queue>;
 }> {
   const env = manualEnvironment();
   const path = await tempFile();
-  const failures: Failures = { writeSchedule: 0, unknown: 0, lost: 0 };
-  const open = async () =>
-    startQueue(failing(await openSqliteStore(path, { now: env.now }), env, failures), { environment: env });
+  const failures: Failures = { writeSchedule: 0, unknown: 0, lost: 0, load: 0, reads: 0 };
+  const warnings: string[] = [];
+  const log = { ...silentLogger, warn: (_fields: object, message: string) => void warnings.push(message) };
+  let store = await openSqliteStore(path, { now: env.now });
+  const open = () => startQueue(failing(store, env, failures), { environment: env, log });
   let queue = await open();
   onTestFinished(() => queue.stop());
   return {
     queue,
     env,
     failures,
+    warnings,
+    store: () => store,
     async restart() {
       await queue.stop();
+      store = await openSqliteStore(path, { now: env.now });
       queue = await open();
       return queue;
     },
@@ -593,6 +675,10 @@ function failing(store: Store, env: ManualEnvironment, failures: Failures): Stor
     get(target, name) {
       const member = Reflect.get(target, name) as unknown;
       if (typeof member !== 'function') return member;
+      if (name === 'readSchedule') failures.reads++;
+      if (name === 'readSchedules' && failures.load-- > 0) {
+        return () => Promise.reject(new StoreUnavailableError('as the test says'));
+      }
       if (name !== 'writeSchedule') return member.bind(target) as unknown;
       return async (...args: Parameters<Store['writeSchedule']>) => {
         if (failures.writeSchedule-- > 0) throw new StoreUnavailableError('as the test says');

@@ -60,10 +60,10 @@ export class Schedules {
   write(shard: number, { name, expect, state, definition }: ScheduleWrite): Outcome {
     const key = { shard, name, ifIncarnation: expect?.incarnation, ifVersion: expect?.version };
     if (state === null) return outcomeOf(this.#delete.run(key));
-    if (expect === null) return outcomeOf(this.#insert.run({ ...key, ...state, ...definition }));
+    if (expect === null) return outcomeOf(this.#insert.run({ ...definition, ...state, ...key }));
     // The state last: it changes what the condition names.
-    if (definition !== undefined && this.#setDefinition.run({ ...key, ...definition }).changes === 0) return CONFLICT;
-    return outcomeOf(this.#setState.run({ ...key, ...state }));
+    if (definition !== undefined && this.#setDefinition.run({ ...definition, ...key }).changes === 0) return CONFLICT;
+    return outcomeOf(this.#setState.run({ ...state, ...key }));
   }
 }
 
