@@ -6,6 +6,7 @@ import type {
   ListRequest,
   Queue,
   RedriveRequest,
+  ScheduleInput,
   SettingsPatch,
   SettleRequest,
   TaskInfo,
@@ -234,6 +235,22 @@ export class TestQueue implements Queue {
 
   drained(topic: string, options?: Parameters<Queue['drained']>[1]) {
     return this.#queue.drained(topic, options);
+  }
+
+  setSchedule(name: string, input: ScheduleInput) {
+    return this.#change(this.#queue.setSchedule(name, input));
+  }
+
+  schedule(name: string) {
+    return this.#queue.schedule(name);
+  }
+
+  schedules(request?: Parameters<Queue['schedules']>[0]) {
+    return this.#queue.schedules(request);
+  }
+
+  deleteSchedule(name: string) {
+    return this.#change(this.#queue.deleteSchedule(name));
   }
 
   status() {

@@ -160,19 +160,21 @@ describe('ebbmark serve', () => {
   it('upgrades no store where it may not, and takes none of a newer version', async () => {
     const store = newStore();
     await run(['migrate', '--store', store]);
-    const setVersion = (version: number) => {
+    const setVersion = (version: number): number => {
       const db = new Database(store.slice('sqlite:'.length));
+      const before = Number(db.pragma('user_version', { simple: true }));
       db.pragma(`user_version = ${version}`);
       db.close();
+      return before;
     };
     const args = ['serve', '--listen', '127.0.0.1:0', '--store', store];
-    setVersion(0);
+    const current = setVersion(0);
     const older = await run([...args, '--migrate', 'off']);
     expect(older).toMatchObject({ code: 1, out: '' });
     expect(older.err).toMatch(/migrations are off\.\n.*ebbmark migrate --store/);
     setVersion(999);
     expect(await run(args)).toMatchObject({ code: 1, err: expect.stringContaining('was written by a newer Ebbmark') });
-    setVersion(2);
+    setVersion(current);
     await serve(['--store', store, '--migrate', 'off']);
   });
 

@@ -50,6 +50,14 @@ async function tour(queue: Queue, advance: (ms: number) => Promise<void>): Promi
   tell(await queue.topics({ prefix: 't' }));
   await advance(70_000);
   tell(await drained);
+  const schedule = { topic: 't', pattern: '*/5 * * * *', timeZone: 'UTC', payload: { kind: 'tick' } };
+  tell(await queue.setSchedule('tick', schedule));
+  await advance(600_000);
+  tell(await queue.schedule('tick'));
+  tell(await queue.schedules());
+  tell(await queue.tasks('t', { state: 'ready' }));
+  await queue.deleteSchedule('tick');
+  await expect(queue.schedule('tick')).rejects.toMatchObject({ code: 'schedule-not-found' });
   const purged = queue.purge('t');
   await advance(1);
   await purged;
@@ -78,7 +86,7 @@ test('answers every call as the queue on SQLite does, under the same clock and s
     await settle();
     await clock.goTo(clock.now + ms, settle);
   });
-  expect(here).toHaveLength(25);
+  expect(here).toHaveLength(29);
   expect(here).toEqual(onSqlite);
 });
 
