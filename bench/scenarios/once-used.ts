@@ -10,6 +10,7 @@ import type { TopicsOrder, TopicsReport } from '../topics.ts';
 
 const ACTIVE = 1_000;
 const TASKS = 20_000;
+const ROWS_SHOWN = 100_000;
 const FAST: Target = { of: 'ratio', is: 'at least', bound: 0.8 };
 const SMALL: Target = { of: 'ratio', is: 'at most', bound: 1.25 };
 
@@ -99,7 +100,12 @@ async function auditFindings(address: string, options: BenchOptions): Promise<nu
   const { auditStore } = await built<typeof import('../../src/audit/audit.ts')>('audit/audit.js');
   const store = await openStore({ store: address });
   try {
-    const progress = (rows: number) => options.progress(`once-used: audit, ${rows} rows`);
+    let shown = 0;
+    const progress = (rows: number): void => {
+      if (rows - shown < ROWS_SHOWN) return;
+      shown = rows;
+      options.progress(`once-used: audit, ${rows} rows`);
+    };
     return (await auditStore(store, { progress })).found;
   } finally {
     await store.close();

@@ -106,6 +106,7 @@ class Audit {
   /** Tasks of which a second live entry was perhaps met. */
   readonly #doubles = new Set<string>();
   #segments = 0;
+  #checkpoints = 0;
   #entries = 0;
   #messages = 0;
 
@@ -124,7 +125,9 @@ class Audit {
       await this.#look({ kind: 'segment', log: { topic, tier }, segment });
     }
     for await (const { topic, tier } of allOf((after, limit) => store.scanCheckpoints(after, limit))) {
+      this.#checkpoints++;
       await this.#look({ kind: 'checkpoint', log: { topic, tier } });
+      this.#progress();
     }
     for await (const rows of pagesOf((after, limit) => store.scanMessages(after, limit))) {
       for (const [at, facts] of (await this.#reader.rowFacts(rows, false)).entries()) {
@@ -155,7 +158,7 @@ class Audit {
   }
 
   #progress(): void {
-    this.#options.progress?.(this.#entries + this.#messages);
+    this.#options.progress?.(this.#entries + this.#messages + this.#segments + this.#checkpoints);
   }
 
   async #look(unit: Unit): Promise<void> {

@@ -463,6 +463,89 @@ export const MUTANTS: readonly Mutant[] = [
       },
     ],
   },
+  {
+    name: 'interval-ignored',
+    note: 'leases of a topic follow each other as they come',
+    seeds: 100,
+    edits: [
+      {
+        file: 'src/core/limits.ts',
+        find: 'if (state.lastLeaseAt + settings.minIntervalMs > now) closedUntil(state.lastLeaseAt + settings.minIntervalMs);',
+        replace: '',
+      },
+    ],
+  },
+  {
+    name: 'cooldown-from-lease',
+    note: 'a cooldown counts from the lease on, not from the settlement',
+    seeds: 200,
+    edits: [
+      {
+        file: 'src/core/limits.ts',
+        find: 'state.lastSettledAt + settings.cooldownMs > now',
+        replace: 'state.lastLeaseAt + settings.cooldownMs > now',
+      },
+    ],
+  },
+  {
+    name: 'rate-by-call',
+    note: 'a lease takes one token of the rate, however many tasks it gets',
+    seeds: 200,
+    edits: [
+      {
+        file: 'src/core/limits.ts',
+        find: 'tokensAt(state, settings.rate, at) - count : 0',
+        replace: 'tokensAt(state, settings.rate, at) - 1 : 0',
+      },
+    ],
+  },
+  {
+    name: 'rate-full-after-start',
+    note: 'after a start, or a take-over, the bucket of a rate is full',
+    seeds: 400,
+    profile: 'crashes',
+    edits: [
+      {
+        file: 'src/queue/topics.ts',
+        find: 'lastSettledAt: now, tokens: 0, refilledAt: now }',
+        replace: 'lastSettledAt: now, tokens: this.settings.rate?.burst ?? 0, refilledAt: now }',
+      },
+    ],
+  },
+  {
+    name: 'interval-forgotten-at-start',
+    note: 'when the last lease was handed out is not looked for at a take-over',
+    seeds: 600,
+    profile: 'crashes',
+    edits: [
+      { file: 'src/queue/topics.ts', find: 'this.#isTakenOver || this.servedNth > 0 ? now : 0', replace: '0' },
+      { file: 'src/scheduler/recover.ts', find: 'topic.hadLease(head.leasedAt ?? 0);', replace: '' },
+    ],
+  },
+  {
+    name: 'claims-under-way-ignored',
+    note: 'the gate of a topic opens while a claim is under way whose tasks are not counted yet',
+    seeds: 200,
+    edits: [
+      {
+        file: 'src/queue/topics.ts',
+        find: 'if (this.claiming) return { allowed: 0, nextAt: null };',
+        replace: '',
+      },
+    ],
+  },
+  {
+    name: 'topic-share-ignored',
+    note: 'a lease call takes more of a topic than it asked for',
+    seeds: 100,
+    edits: [
+      {
+        file: 'src/scheduler/ready-ring.ts',
+        find: 'Math.min(mayHave, topic.gate(this.#now).allowed) - taken',
+        replace: 'Math.max(mayHave, topic.gate(this.#now).allowed) - taken',
+      },
+    ],
+  },
   // ── schedules ─────────────────────────────────────────────────────────────────────────────────────────────────
   {
     name: 'fired-before-enqueued',
