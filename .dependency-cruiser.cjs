@@ -74,10 +74,22 @@ module.exports = {
     },
     {
       name: 'client-reaches-http-only',
-      comment: 'A client works over the network. It may share types with the server, which cost nothing at run time.',
+      comment:
+        'A client works over the network, or with a queue that it is given. Of the server it shares types and core, which is pure.',
       severity: 'error',
       from: { path: '^src/client/' },
-      to: { path: '^(src|crawler-example)/', pathNot: '^src/client/', dependencyTypesNot: ['type-only'] },
+      to: {
+        path: '^(src|crawler-example|examples)/',
+        pathNot: '^src/(client|core)/',
+        dependencyTypesNot: ['type-only'],
+      },
+    },
+    {
+      name: 'client-needs-no-packages',
+      comment: 'Whoever uses the client alone loads Node and the client.',
+      severity: 'error',
+      from: { path: '^src/client/' },
+      to: { dependencyTypesNot: ['type-only', 'core', 'local'] },
     },
     {
       name: 'example-uses-the-package',
@@ -85,7 +97,7 @@ module.exports = {
         'The crawler and the examples are users like any other: they reach the queue by what the package exports, or over HTTP.',
       severity: 'error',
       from: { path: '^(crawler-example|examples)/' },
-      to: { path: '^(src|test|bench)/', pathNot: '^src/(testing/)?index\\.ts$' },
+      to: { path: '^(src|test|bench)/', pathNot: '^src/((testing|client)/)?index\\.ts$' },
     },
     {
       name: 'src-stands-alone',

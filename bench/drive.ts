@@ -1,6 +1,6 @@
 /** Callers that put tasks into a queue or drain it, and the rate at which they got through. */
 import { setMaxListeners } from 'node:events';
-import type { CommandQueue } from '../src/cli/remote-queue.ts';
+import type { QueueCalls } from '../src/client/http-queue.ts';
 import type { TaskInput } from '../src/queue/api.ts';
 import { together } from './rounds.ts';
 
@@ -38,7 +38,7 @@ export async function enqueueRate(
 
 /** Leases tasks and acknowledges them, until all are; answers with tasks a second. */
 export async function drainRate(
-  queue: Pick<CommandQueue, 'lease' | 'settle'>,
+  queue: Pick<QueueCalls, 'lease' | 'settle'>,
   { topics, tasks, workers, apart = false, max = BATCH }: Drain,
 ): Promise<number> {
   const enough = new AbortController();

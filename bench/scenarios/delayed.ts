@@ -3,7 +3,7 @@
  * fall due at one instant. The server is a process of its own, its clients are here and speak HTTP.
  */
 import { setTimeout as wait } from 'node:timers/promises';
-import { RemoteQueue } from '../../src/cli/remote-queue.ts';
+import { HttpQueue } from '../../src/client/http-queue.ts';
 import type { TaskInput, TaskPayload } from '../../src/queue/api.ts';
 import { untilEven } from '../../test/slow/faults/support/servers.ts';
 import { Child } from '../child.ts';
@@ -54,7 +54,7 @@ class Delayed {
   readonly #store: string;
   readonly #options: BenchOptions;
   #server: Server | null = null;
-  #queue: RemoteQueue | null = null;
+  #queue: HttpQueue | null = null;
 
   constructor(store: string, options: BenchOptions) {
     this.#store = store;
@@ -63,7 +63,7 @@ class Delayed {
 
   async start(): Promise<void> {
     this.#server = new Child<ServerOrder, ServerReport>('server.ts');
-    this.#queue = new RemoteQueue((await this.#server.ask({ kind: 'open', store: this.#store })).origin);
+    this.#queue = new HttpQueue((await this.#server.ask({ kind: 'open', store: this.#store })).origin);
   }
 
   stop(): Promise<void> {

@@ -3,7 +3,7 @@
  * nothing to do.
  */
 import { setTimeout as wait } from 'node:timers/promises';
-import { RemoteQueue } from '../../src/cli/remote-queue.ts';
+import { HttpQueue } from '../../src/client/http-queue.ts';
 import { untilEven } from '../../test/slow/faults/support/servers.ts';
 import type { CassandraPlace } from '../cassandra.ts';
 import { Child } from '../child.ts';
@@ -26,10 +26,10 @@ type Server = Child<ServerOrder, ServerReport>;
 export async function servers(place: CassandraPlace, options: BenchOptions): Promise<readonly Row[]> {
   const store = place.fresh();
   const running: Server[] = [];
-  const start = async (): Promise<RemoteQueue> => {
+  const start = async (): Promise<HttpQueue> => {
     const child: Server = new Child('server.ts');
     running.push(child);
-    return new RemoteQueue((await child.ask({ kind: 'open', store })).origin);
+    return new HttpQueue((await child.ask({ kind: 'open', store })).origin);
   };
   const statements = async (): Promise<number> => {
     let sum = 0;
@@ -58,18 +58,18 @@ interface Statements {
 }
 
 async function measure(
-  queues: readonly RemoteQueue[],
+  queues: readonly HttpQueue[],
   statements: () => Promise<number>,
   options: BenchOptions,
 ): Promise<Statements> {
   const unit = options.quick ? 8_000 : 40_000;
   const tasks = { [BATCH]: unit, 1: unit / 4 } as const;
   let turn = 0;
-  const next = (): RemoteQueue => queues[turn++ % queues.length]!;
+  const next = (): HttpQueue => queues[turn++ % queues.length]!;
   const anyOf = {
-    enqueue: (...args: Parameters<RemoteQueue['enqueue']>) => next().enqueue(...args),
-    lease: (...args: Parameters<RemoteQueue['lease']>) => next().lease(...args),
-    settle: (...args: Parameters<RemoteQueue['settle']>) => next().settle(...args),
+    enqueue: (...args: Parameters<HttpQueue['enqueue']>) => next().enqueue(...args),
+    lease: (...args: Parameters<HttpQueue['lease']>) => next().lease(...args),
+    settle: (...args: Parameters<HttpQueue['settle']>) => next().settle(...args),
   };
   const topics = Array.from({ length: TOPICS }, (_, nth) => `busy-${nth}`);
   const counted = async (of: number, run: () => Promise<unknown>): Promise<number> => {

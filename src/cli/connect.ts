@@ -1,12 +1,12 @@
 import { existsSync } from 'node:fs';
+import { HttpQueue, type QueueCalls } from '../client/http-queue.ts';
 import { type Environment, type Flags, readSettings, readStoreSettings } from '../config.ts';
 import { readStatus, type Status } from '../http/status-page.ts';
 import { CommandError, noStore } from './failure.ts';
-import { type CommandQueue, RemoteQueue } from './remote-queue.ts';
 
 /** A queue that a command works with: a running server's, or one opened in this process. */
 export interface Connection {
-  readonly queue: CommandQueue;
+  readonly queue: QueueCalls;
   status(): Promise<Status>;
   close(): Promise<void>;
 }
@@ -19,8 +19,8 @@ export interface Connection {
  */
 export async function connect(flags: Flags, env: Environment): Promise<Connection> {
   if (flags.store === undefined) {
-    const remote = new RemoteQueue(readSettings(['url'], flags, env).url);
-    return { queue: remote, status: () => remote.status(), close: async () => {} };
+    const remote = new HttpQueue(readSettings(['url'], flags, env).url);
+    return { queue: remote, status: () => remote.status(), close: async () => remote.close() };
   }
   const { address, options } = readStoreSettings(flags, env);
   if (address.kind === 'sqlite' && !existsSync(address.path)) throw noStore(address);

@@ -1,3 +1,5 @@
+import type { ConnectionError } from '../client/errors.ts';
+
 /** How a command ends when it could not do what it was asked. */
 export const EXIT = { ok: 0, failed: 1, usage: 2 } as const;
 
@@ -22,3 +24,14 @@ export const outdated = (message: string, store: string): CommandError =>
 /** A file that has to be there is not. */
 export const noStore = ({ path, text }: { readonly path: string; readonly text: string }): CommandError =>
   outdated(`There is no store at ${path}`, text);
+
+/** No server answers, or something that is none. */
+export const unreachable = ({ message, url, cause }: ConnectionError): string =>
+  cause === undefined
+    ? message
+    : [
+        `No server answers at ${url} (${String((cause as NodeJS.ErrnoException).code ?? (cause as Error).message)}).`,
+        'Start one:              ebbmark serve',
+        'Say where it runs:      --url URL, or EBBMARK_URL',
+        'Open the store itself:  --store sqlite:PATH, or --store cassandra://…',
+      ].join('\n');

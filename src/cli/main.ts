@@ -1,7 +1,8 @@
 import { CommanderError } from 'commander';
+import { ConnectionError } from '../client/errors.ts';
 import { ConfigError, type Environment } from '../config.ts';
 import { QueueError } from '../core/errors.ts';
-import { CommandError, EXIT } from './failure.ts';
+import { CommandError, EXIT, unreachable } from './failure.ts';
 import { note } from './output.ts';
 import { createProgram } from './program.ts';
 
@@ -34,6 +35,10 @@ function fail(error: unknown): number {
   if (error instanceof CommandError) {
     note(error.message);
     return error.exitCode;
+  }
+  if (error instanceof ConnectionError) {
+    note(unreachable(error));
+    return EXIT.failed;
   }
   if (error instanceof QueueError) {
     const inputFault = error.code === 'invalid-input' || error.code === 'topic-invalid';

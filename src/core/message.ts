@@ -54,6 +54,12 @@ export function messageKey(task: {
 export const uidKey = (uid: string): string => `u${uid}`;
 export const messageIdKey = (messageId: string): string => `m${messageId}`;
 
+const FROM_KEY = 'idempotency-key:';
+
+/** The message id of a task without one, in an enqueue with an idempotency key: a retry finds its task by it. */
+export const messageIdFromKey = (key: string, index: number): string => `${FROM_KEY}${key}:${index}`;
+export const isFromKey = (messageId: string): boolean => messageId.startsWith(FROM_KEY);
+
 /** The bucket of a key: FNV-1a over its UTF-16 units (http://www.isthe.com/chongo/tech/comp/fnv/), the same on every server. */
 export function bucketOf(key: string, buckets: number): number {
   return buckets === 1 ? 0 : fnv1a(key) % buckets;

@@ -51,3 +51,13 @@ export function checkTopic(name: unknown, path = '/topic'): string {
   checked.add(name as string);
   return name as string;
 }
+
+/** What a lease asks for: a topic's name, or what names begin with. @throws QueueError `topic-invalid` */
+export function checkSelector(topic: unknown, path = '/topic'): { readonly text: string; readonly prefix: boolean } {
+  if (typeof topic === 'string' && topic.endsWith('*')) {
+    const text = topic.slice(0, -1);
+    if (text !== '') checkTopic(text, path);
+    return { text, prefix: true };
+  }
+  return { text: checkTopic(topic, path), prefix: false };
+}

@@ -1,8 +1,8 @@
 import { SETTING_BOUNDS } from '../core/bounds.ts';
 import { invalid } from '../core/errors.ts';
+import { integer } from '../core/numbers.ts';
 import type { TopicSettings } from '../core/settings.ts';
 import type { SettingsPatch } from './api.ts';
-import { integer } from './validate.ts';
 
 type Check = (value: unknown, path: string) => unknown;
 

@@ -2,7 +2,7 @@ import { isExpired, isPurged } from '../core/claim.ts';
 import { FINAL_VERSION, FIRST_VERSION, isFinal, type LogAddress, type NewEntry, type Place } from '../core/entry.ts';
 import { invalid, QueueError } from '../core/errors.ts';
 import { waitingLog } from '../core/log.ts';
-import { type MessageRow, type MessageWrite, messageIdKey } from '../core/message.ts';
+import { type MessageRow, type MessageWrite, messageIdFromKey, messageIdKey } from '../core/message.ts';
 import { checkTopic } from '../core/names.ts';
 import { tierOf } from '../core/priority.ts';
 import { formatTaskId } from '../core/task-id.ts';
@@ -71,7 +71,7 @@ export class Enqueuer {
         const checked = checkTask(inputs[index]!, topic.settings, now, `/tasks/${index}`);
         const task =
           checked.messageId === null && key !== null
-            ? { ...checked, messageId: `idempotency-key:${key}:${index}`, onDuplicate: 'keep' as const }
+            ? { ...checked, messageId: messageIdFromKey(key, index), onDuplicate: 'keep' as const }
             : checked;
         if (task.messageId === null) plain.push(this.#fresh(topic, index, task, null, now));
         else named.push({ index, task });

@@ -4,6 +4,7 @@ import { type Entry, type EntryHead, entryBytes, FINAL_VERSION, type LogAddress 
 import { invalid, QueueError } from '../core/errors.ts';
 import { parseHistory } from '../core/history.ts';
 import { DEAD_TIER, entriesEnd, isFarTopic, isSlotTopic, segmentEnd, segmentOf, segmentStart } from '../core/log.ts';
+import { optionalInteger } from '../core/numbers.ts';
 import type { TopicSettings } from '../core/settings.ts';
 import { taskIdOf } from '../core/task-id.ts';
 import {
@@ -24,7 +25,7 @@ import { type Located, readByIds } from './locate.ts';
 import type { Log } from './log.ts';
 import { readHead } from './move.ts';
 import { placeIn, type Topic } from './topics.ts';
-import { decodeJson, optionalInteger } from './validate.ts';
+import { decodeJson } from './validate.ts';
 
 /** Rows that one page of a listing reads, whatever it finds: a page may be short and still have a next. */
 const ROWS_PER_PAGE = 5_000;

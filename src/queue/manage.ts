@@ -2,6 +2,7 @@ import { isExpired, isPurged } from '../core/claim.ts';
 import { QueueError } from '../core/errors.ts';
 import { DEAD_TIER, isSlotTopic } from '../core/log.ts';
 import { type MessageWrite, messageKey } from '../core/message.ts';
+import { optionalInteger } from '../core/numbers.ts';
 import { tierOf } from '../core/priority.ts';
 import type { TopicSettings } from '../core/settings.ts';
 import type { RedriveRequest, RedriveResult, SettingsPatch } from './api.ts';
@@ -15,7 +16,7 @@ import { liveRow } from './messages.ts';
 import type { Mover } from './move.ts';
 import { definitely } from './outcomes.ts';
 import { placeIn, type Topic } from './topics.ts';
-import { checkCount, checkReason, optionalInteger } from './validate.ts';
+import { checkCount, checkReason } from './validate.ts';
 
 const TRIES = 10;
 /** By how much the clocks of two servers on one store may differ at the most, in milliseconds. */

@@ -3,6 +3,7 @@ import { isFinal } from '../core/entry.ts';
 import { type ErrorCode, QueueError } from '../core/errors.ts';
 import { DEAD_TIER, isSlotTopic } from '../core/log.ts';
 import { checkTopic } from '../core/names.ts';
+import { optionalInteger } from '../core/numbers.ts';
 import { type NodeRow, type Store, StoreUnavailableError } from '../store/store.ts';
 import type {
   EnqueueOptions,
@@ -60,7 +61,6 @@ import {
   checkSchedule,
   checkScheduleName,
   checkScheduleTopic,
-  optionalInteger,
 } from './validate.ts';
 import { withoutHolder } from './why.ts';
 

@@ -15,6 +15,7 @@ import { type AttemptOutcome, withAttempt } from '../core/history.ts';
 import { parseLeaseToken } from '../core/lease-token.ts';
 import { DEAD_TIER, isSlotTopic, segmentOf, waitingLog } from '../core/log.ts';
 import { topicNameFault } from '../core/names.ts';
+import { integer, optionalInteger } from '../core/numbers.ts';
 import { failedAttempt } from '../core/scan.ts';
 import type { SettleItem, SettleRequest, SettleResult } from './api.ts';
 import type { Engine } from './engine.ts';
@@ -24,7 +25,7 @@ import type { Known } from './messages.ts';
 import type { Mover } from './move.ts';
 import type { OpenEntry } from './open-entries.ts';
 import { placeIn, type Topic } from './topics.ts';
-import { checkCount, checkReason, encodeJson, integer, optionalInteger } from './validate.ts';
+import { checkCount, checkReason, encodeJson } from './validate.ts';
 
 const KINDS = ['ack', 'nack', 'extend', 'progress', 'release'] as const;
 type Kind = (typeof KINDS)[number];

@@ -16,7 +16,9 @@ import {
 } from '../core/bounds.ts';
 import type { Payload } from '../core/entry.ts';
 import { invalid, QueueError } from '../core/errors.ts';
-import { checkTopic, isWellFormed, topicNameFault, utf8Bytes } from '../core/names.ts';
+import { jsonText } from '../core/json.ts';
+import { checkSelector, checkTopic, isWellFormed, utf8Bytes } from '../core/names.ts';
+import { integer, optionalInteger } from '../core/numbers.ts';
 import { defaultPriority, priorityFault } from '../core/priority.ts';
 import { SCHEDULE_METADATA, type ScheduleDefinition } from '../core/schedule.ts';
 import type { TopicSettings } from '../core/settings.ts';
@@ -118,13 +120,7 @@ export function encodePayload(value: unknown, path: string, maxBytes: number): P
 
 /** JSON text of a value. @throws QueueError where it has none, or is too large */
 export function encodeJson(value: unknown, path: string, maxBytes: number): string {
-  let text: string | undefined;
-  try {
-    text = JSON.stringify(value);
-  } catch (error) {
-    throw invalid(path, (error as Error).message.split('\n')[0], 'a JSON value (no cycles, no BigInt)', '{"n": 1}');
-  }
-  if (text === undefined) throw invalid(path, String(value), 'a JSON value', '{"n": 1}, or null for nothing');
+  const text = jsonText(value, path);
   // A UTF-16 unit is at most three bytes: most texts need no count.
   if (text.length * 3 > maxBytes) {
     const bytes = utf8Bytes(text);
@@ -150,18 +146,6 @@ function encodeMetadata(value: unknown, path: string): string | null {
     throw invalid(path, `${utf8Bytes(text)} bytes`, `at most ${METADATA_BYTES} bytes as JSON`, example);
   }
   return text;
-}
-
-/** An integer within bounds, or null where there is none. */
-export function optionalInteger(value: unknown, path: string, min: number, max: number): number | null {
-  if (value === undefined || value === null) return null;
-  return integer(value, path, min, max);
-}
-
-export function integer(value: unknown, path: string, min: number, max: number): number {
-  if (typeof value === 'number' && Number.isSafeInteger(value) && value >= min && value <= max) return value;
-  const shown = typeof value === 'number' ? String(value) : value;
-  throw invalid(path, shown, `an integer from ${min} to ${max}`, String(Math.min(max, Math.max(min, 1000))));
 }
 
 export function checkCount(list: unknown, path: string, most: number = ENQUEUE_TASKS): void {
@@ -279,15 +263,6 @@ export function checkLease(request: LeaseRequest): CheckedLease {
     leaseMs: optionalInteger(request.leaseMs, '/leaseMs', LEASE_MS.min, LEASE_MS.max),
     worker: worker ?? null,
   };
-}
-
-function checkSelector(topic: unknown, path: string): { readonly text: string; readonly prefix: boolean } {
-  if (typeof topic === 'string' && topic.endsWith('*')) {
-    const text = topic.slice(0, -1);
-    if (text !== '') checkTopic(text, path);
-    return { text, prefix: true };
-  }
-  return { text: checkTopic(topic, path), prefix: false };
 }
 
 export const decodeJson = (text: string | null): JsonValue => (text === null ? null : (JSON.parse(text) as JsonValue));

@@ -1,11 +1,11 @@
 /** What a queue is for, from end to end; the same over HTTP and in process. */
 import { expect } from 'vitest';
-import type { CommandQueue } from '../../../../src/cli/remote-queue.ts';
+import type { QueueCalls } from '../../../../src/client/http-queue.ts';
 
 const acks = (tasks: readonly { readonly leaseId: string }[]) => tasks.map(({ leaseId }) => ({ leaseId }));
 
 /** @param topic one of its own */
-export async function mainCalls(queue: CommandQueue, topic: string): Promise<void> {
+export async function mainCalls(queue: QueueCalls, topic: string): Promise<void> {
   const lease = (more: object = {}) => queue.lease({ topics: [topic], max: 10, waitMs: 5_000, ...more });
 
   // Priority, dedup, many at once.

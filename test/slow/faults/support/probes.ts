@@ -1,5 +1,5 @@
 /** Tells when the last shard serves: a topic in each, with a task in it, leased by name. */
-import type { CommandQueue } from '../../../../src/cli/remote-queue.ts';
+import type { QueueCalls } from '../../../../src/client/http-queue.ts';
 import { shardOf } from '../../../../src/core/message.ts';
 import { until } from './servers.ts';
 
@@ -11,7 +11,7 @@ const WAIT_MS = 1_000;
 /** Topics that one call puts something into at a time: each is a conditional write of its own. */
 const AT_ONCE = 32;
 
-type Leasing = Pick<CommandQueue, 'enqueue' | 'lease' | 'settle'>;
+type Leasing = Pick<QueueCalls, 'enqueue' | 'lease' | 'settle'>;
 
 export interface Served {
   /** From the start of the wait until a task of the first and of the last shard was there, in milliseconds. */

@@ -1,10 +1,10 @@
 /** Servers as processes of their own. */
-import { RemoteQueue } from '../../../../src/cli/remote-queue.ts';
+import { HttpQueue } from '../../../../src/client/http-queue.ts';
 import { type Running, type RunOptions, start } from '../../../cli/support/run.ts';
 
 export interface ServerProcess extends Running {
   readonly url: string;
-  readonly queue: RemoteQueue;
+  readonly queue: HttpQueue;
   /** What /readyz says. */
   readiness(): Promise<{ readonly ready: boolean; readonly reasons: readonly string[] }>;
 }
@@ -27,7 +27,7 @@ export async function startServer(
   const [, url] = await running.until(/"url":"([^"]+)"/);
   const readiness = async () =>
     (await (await fetch(`${url}/readyz`)).json()) as Awaited<ReturnType<ServerProcess['readiness']>>;
-  return { ...running, url: url!, queue: new RemoteQueue(url!), readiness };
+  return { ...running, url: url!, queue: new HttpQueue(url!), readiness };
 }
 
 /** Starts it again where it was, so that its clients find it. */

@@ -1,4 +1,4 @@
-import { type ErrorCode, type InputIssue, QueueError } from '../core/errors.ts';
+import { ERROR_CODES, type ErrorCode, type InputIssue, QueueError } from '../core/errors.ts';
 import type { Status } from '../http/status-page.ts';
 import type {
   EnqueueOptions,
@@ -20,22 +20,35 @@ import type {
   TopicInfo,
   TopicPage,
 } from '../queue/api.ts';
-import { CommandError } from './failure.ts';
+import { ConnectionError } from './errors.ts';
+import { type HttpAnswer, type HttpCall, HttpTransport } from './http-transport.ts';
 
-/** The part of the queue that commands use, whether it is in this process or behind a server. */
-export type CommandQueue = Omit<Queue, 'enqueue' | 'drained' | 'status' | 'readiness' | 'stop'> & {
+/** What can be asked of a queue, whether it is in this process or behind a server. */
+export type QueueCalls = Omit<Queue, 'enqueue' | 'drained' | 'status' | 'readiness' | 'stop'> & {
   enqueue(topic: string, tasks: readonly TaskInput[], options?: EnqueueOptions): Promise<readonly EnqueueResult[]>;
 };
 
 type Query = Readonly<Record<string, string | number | undefined>>;
 type WireTask = { readonly payloadBase64?: string };
+type CallOptions = Pick<HttpCall, 'headers' | 'signal'> & { readonly waitMs?: number | undefined };
 
-/** A running server's queue. */
-export class RemoteQueue implements CommandQueue {
-  readonly #url: string;
+export interface HttpQueueOptions {
+  /** How long an answer may take beyond what the call waits for, in milliseconds; 300,000 when absent. */
+  readonly requestTimeoutMs?: number;
+}
 
-  constructor(url: string) {
-    this.#url = url;
+/**
+ * A running server's queue. Every call rejects with the QueueError that the server gave, or with a ConnectionError
+ * where none answers.
+ */
+export class HttpQueue implements QueueCalls {
+  readonly #transport: HttpTransport;
+  readonly #timeoutMs: number;
+
+  /** @throws QueueError `invalid-input` where the address is none */
+  constructor(url: string | URL, { requestTimeoutMs = 300_000 }: HttpQueueOptions = {}) {
+    this.#transport = new HttpTransport(url);
+    this.#timeoutMs = requestTimeoutMs;
   }
 
   async enqueue(
@@ -45,7 +58,13 @@ export class RemoteQueue implements CommandQueue {
   ): Promise<readonly EnqueueResult[]> {
     const headers = options.idempotencyKey === undefined ? {} : { 'idempotency-key': options.idempotencyKey };
     try {
-      const answer = await this.#call('POST', `${topicPath(topic)}/tasks`, { tasks: tasks.map(toWire) }, {}, headers);
+      const answer = await this.#call(
+        'POST',
+        `${topicPath(topic)}/tasks`,
+        { tasks: tasks.map(toWire) },
+        {},
+        { headers },
+      );
       return (answer as { tasks: readonly EnqueueResult[] }).tasks;
     } catch (error) {
       const results = error instanceof QueueError ? refusals(error.issues) : [];
@@ -54,17 +73,27 @@ export class RemoteQueue implements CommandQueue {
     }
   }
 
-  async lease({ signal: _signal, ...request }: LeaseRequest = {}): Promise<readonly LeasedTask[]> {
-    const answer = await this.#call('POST', '/v1/leases', request);
-    return (answer as { tasks: readonly (LeasedTask & WireTask)[] }).tasks.map(fromWire);
+  async lease({ signal, ...request }: LeaseRequest = {}): Promise<readonly LeasedTask[]> {
+    const answer = await this.#transport.send({
+      method: 'POST',
+      path: '/v1/leases',
+      body: JSON.stringify(request),
+      timeoutMs: this.#timeoutMs + (request.waitMs ?? 0),
+      signal,
+      onAbort: 'ask',
+    });
+    if (answer === null) return [];
+    return (this.#read(answer) as { tasks: readonly (LeasedTask & WireTask)[] }).tasks.map(fromWire);
   }
 
   async settle(request: SettleRequest): Promise<SettleResult> {
     return (await this.#call('POST', '/v1/leases/settle', request)) as SettleResult;
   }
 
-  async task(topic: string, id: string, options: { readonly waitMs?: number } = {}): Promise<TaskInfo> {
-    return fromWire((await this.#call('GET', taskPath(topic, id), undefined, { waitMs: options.waitMs })) as TaskInfo);
+  async task(topic: string, id: string, { waitMs, signal }: Parameters<Queue['task']>[2] = {}): Promise<TaskInfo> {
+    return fromWire(
+      (await this.#call('GET', taskPath(topic, id), undefined, { waitMs }, { waitMs, signal })) as TaskInfo,
+    );
   }
 
   async taskByMessageId(topic: string, messageId: string): Promise<TaskInfo> {
@@ -143,28 +172,41 @@ export class RemoteQueue implements CommandQueue {
   }
 
   async status(): Promise<Status> {
-    return (await this.#call('GET', '/status', undefined, {}, { accept: 'application/json' })) as Status;
+    return (await this.#call('GET', '/status')) as Status;
   }
 
-  /** @throws QueueError as the server gave it; CommandError where none answers */
-  async #call(method: string, path: string, body?: unknown, query: Query = {}, headers: object = {}): Promise<unknown> {
-    const url = new URL(`${this.#url}${path}`);
-    for (const [name, value] of Object.entries(query))
-      if (value !== undefined) url.searchParams.set(name, String(value));
-    let response: Response;
-    let text: string;
-    try {
-      response = await fetch(url, {
-        method,
-        headers: { ...(body === undefined ? {} : { 'content-type': 'application/json' }), ...headers },
-        ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-      });
-      text = await response.text();
-    } catch (error) {
-      throw new CommandError(unreachable(this.#url, error));
-    }
-    if (response.ok) return text === '' ? undefined : JSON.parse(text);
-    throw problemError(text) ?? new CommandError(`${this.#url} answered ${response.status}, and not as Ebbmark does`);
+  /** Cuts all calls, and lets go of the connections. */
+  close(): void {
+    this.#transport.close();
+  }
+
+  async #call(
+    method: HttpCall['method'],
+    path: string,
+    body?: unknown,
+    query: Query = {},
+    { waitMs = 0, ...options }: CallOptions = {},
+  ): Promise<unknown> {
+    const search = new URLSearchParams();
+    for (const [name, value] of Object.entries(query)) if (value !== undefined) search.set(name, String(value));
+    const answer = await this.#transport.send({
+      method,
+      path: search.size === 0 ? path : `${path}?${search}`,
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      timeoutMs: this.#timeoutMs + waitMs,
+      ...options,
+    });
+    return this.#read(answer);
+  }
+
+  /** @throws QueueError as the server gave it; ConnectionError where it is none of ours */
+  #read({ status, text }: HttpAnswer): unknown {
+    if (status === 204) return undefined;
+    const answer = parseJson(text);
+    if (status >= 200 && status < 300 && answer !== undefined) return answer;
+    throw (
+      problemError(answer) ?? new ConnectionError(this.#transport.url, `answered ${status}, and not as Ebbmark does`)
+    );
   }
 }
 
@@ -186,17 +228,23 @@ function fromWire<T extends { readonly payload: TaskPayload }>(task: T & WireTas
     : ({ ...rest, payload: new Uint8Array(Buffer.from(payloadBase64, 'base64')) } as unknown as T);
 }
 
-function problemError(text: string): QueueError | null {
+/** @returns undefined where it is none */
+function parseJson(text: string): unknown {
   try {
-    const { code, detail, errors } = JSON.parse(text) as {
-      code?: ErrorCode;
-      detail?: string;
-      errors?: readonly InputIssue[];
-    };
-    return code === undefined ? null : new QueueError(code, detail, errors ?? []);
+    return JSON.parse(text);
   } catch {
-    return null;
+    return undefined;
   }
+}
+
+function problemError(answer: unknown): QueueError | null {
+  const { code, detail, errors } = (answer ?? {}) as {
+    code?: unknown;
+    detail?: string;
+    errors?: readonly InputIssue[];
+  };
+  const isOurs = typeof code === 'string' && Object.hasOwn(ERROR_CODES, code);
+  return isOurs ? new QueueError(code as ErrorCode, detail, errors ?? []) : null;
 }
 
 /** The results of a call whose every task was refused: the server answers it as a problem that names each. */
@@ -204,13 +252,3 @@ const refusals = (issues: readonly InputIssue[]): readonly EnqueueResult[] =>
   (issues as readonly (InputIssue & { readonly code?: string })[]).flatMap(({ code, message }) =>
     code === undefined ? [] : [{ id: null, deduplicated: false, code, detail: message }],
   );
-
-function unreachable(url: string, error: unknown): string {
-  const cause = (error as { cause?: { code?: unknown; message?: unknown } }).cause;
-  return [
-    `No server answers at ${url} (${String(cause?.code ?? cause?.message ?? (error as Error).message)}).`,
-    'Start one:              ebbmark serve',
-    'Say where it runs:      --url URL, or EBBMARK_URL',
-    'Open the store itself:  --store sqlite:PATH, or --store cassandra://…',
-  ].join('\n');
-}

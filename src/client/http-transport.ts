@@ -1,0 +1,151 @@
+import http from 'node:http';
+import https from 'node:https';
+import { invalid } from '../core/errors.ts';
+import { ConnectionError } from './errors.ts';
+
+export interface HttpCall {
+  readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
+  /** Behind the server's address, query and all. */
+  readonly path: string;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly body?: string;
+  /** From the call to the end of its answer. */
+  readonly timeoutMs: number;
+  readonly signal?: AbortSignal | undefined;
+  /**
+   * What the signal does: `cut` gives the call up; `ask` only tells the server that we wait no longer, by closing our
+   * half of the connection. What it has handed to the connection before still arrives, what it has not it knows to be
+   * unsent: nothing is lost in between. The call then answers null where the server has no more to say.
+   */
+  readonly onAbort?: 'cut' | 'ask';
+}
+
+export interface HttpAnswer {
+  readonly status: number;
+  readonly text: string;
+}
+
+/** How long a server may take to answer, or to close, once it knows that nobody waits any longer. */
+const ASKED_MS = 5_000;
+
+/** Calls to one server, on connections that are kept. */
+export class HttpTransport {
+  readonly url: string;
+  readonly #target: http.RequestOptions;
+  readonly #agent: http.Agent;
+  readonly #request: typeof http.request;
+  readonly #basePath: string;
+
+  /** @throws QueueError `invalid-input` where the address is none */
+  constructor(address: string | URL) {
+    const url = parseAddress(address);
+    const isTls = url.protocol === 'https:';
+    this.url = url.href.replace(/\/$/, '');
+    this.#basePath = url.pathname.replace(/\/$/, '');
+    this.#agent = isTls ? new https.Agent({ keepAlive: true }) : new http.Agent({ keepAlive: true });
+    this.#request = isTls ? https.request : http.request;
+    const host = url.hostname.replace(/^\[|\]$/g, '');
+    this.#target = {
+      agent: this.#agent,
+      host,
+      port: url.port === '' ? (isTls ? 443 : 80) : Number(url.port),
+      ...(url.username === ''
+        ? {}
+        : { auth: `${decodeURIComponent(url.username)}:${decodeURIComponent(url.password)}` }),
+    };
+  }
+
+  /** @throws ConnectionError; the signal's reason */
+  send(call: HttpCall & { readonly onAbort?: 'cut' }): Promise<HttpAnswer>;
+  send(call: HttpCall): Promise<HttpAnswer | null>;
+  send({ method, path, headers = {}, body, timeoutMs, signal, onAbort = 'cut' }: HttpCall): Promise<HttpAnswer | null> {
+    return new Promise((resolve, reject) => {
+      if (signal?.aborted) {
+        if (onAbort === 'ask') resolve(null);
+        else reject(signal.reason);
+        return;
+      }
+      let arrived = false;
+      let asked = false;
+      const request = this.#request({
+        ...this.#target,
+        method,
+        path: this.#basePath + path,
+        headers: {
+          accept: 'application/json',
+          ...(body === undefined
+            ? {}
+            : { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) }),
+          ...headers,
+        },
+      });
+      const end = (): void => {
+        clearTimeout(timer);
+        signal?.removeEventListener('abort', abort);
+      };
+      const fail = (error: Error): void => {
+        end();
+        if (asked) resolve(null);
+        else if (signal?.aborted) reject(signal.reason);
+        else reject(this.#failure(error, arrived, request.reusedSocket));
+      };
+      const abort = (): void => {
+        asked = onAbort === 'ask';
+        // Nothing has gone out yet, so nothing can come back.
+        if (!asked || request.socket === null || !arrived) request.destroy();
+        else {
+          request.socket.end();
+          clearTimeout(timer);
+          timer = setTimeout(() => request.destroy(), ASKED_MS);
+        }
+      };
+      let timer = setTimeout(() => request.destroy(new Error(`no answer within ${timeoutMs} ms`)), timeoutMs);
+      signal?.addEventListener('abort', abort, { once: true });
+      request.once('socket', (socket) => {
+        if (!socket.connecting) arrived = true;
+        else
+          socket.once('connect', () => {
+            arrived = true;
+          });
+      });
+      // Not once: a connection that breaks amid an answer tells it to both, and to the request maybe twice.
+      request.on('error', fail);
+      request.once('response', (response) => {
+        let text = '';
+        response.setEncoding('utf8');
+        response.on('data', (chunk: string) => {
+          text += chunk;
+        });
+        response.on('error', fail);
+        response.once('end', () => {
+          end();
+          resolve({ status: response.statusCode!, text });
+        });
+      });
+      request.end(body);
+    });
+  }
+
+  /** Cuts all calls, and lets go of the connections. */
+  close(): void {
+    this.#agent.destroy();
+  }
+
+  #failure(error: NodeJS.ErrnoException, mayHaveArrived: boolean, reused: boolean): ConnectionError {
+    const wasIdle = reused && (error.code === 'ECONNRESET' || error.code === 'EPIPE');
+    return new ConnectionError(this.url, `gives no answer: ${error.code ?? error.message}`, {
+      mayHaveArrived,
+      wasIdle,
+      cause: error,
+    });
+  }
+}
+
+function parseAddress(address: string | URL): URL {
+  const text = String(address);
+  const url = URL.canParse(text) ? new URL(text) : null;
+  if (url === null || (url.protocol !== 'http:' && url.protocol !== 'https:')) {
+    throw invalid('/url', text, 'the address of a server', '"http://127.0.0.1:8080"');
+  }
+  return url;
+}
