@@ -9,7 +9,8 @@ import { isInHandlerOf } from './handler-context.ts';
 import { HttpQueue } from './http-queue.ts';
 import { Publisher } from './publisher.ts';
 import { Subscriber, type SubscriberOptions } from './subscriber.ts';
-import { type AnyTopics, type TaskOf, TopicBook, type TopicName, type TopicSchemas } from './topics.ts';
+import type { TaskOf } from './task.ts';
+import { type AnyTopics, TopicBook, type TopicName, type TopicSchemas } from './topics.ts';
 
 export interface ClientOptions<T extends TopicSchemas = AnyTopics> {
   /** Types and schemas of payloads; see `defineTopics`. The client then takes no other topics. */

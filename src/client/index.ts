@@ -16,12 +16,11 @@ export {
 } from './errors.ts';
 export type { Publisher, PublishOptions, ResultOptions, TaskHandle } from './publisher.ts';
 export type { Handler, RunOptions, Subscriber, SubscriberOptions } from './subscriber.ts';
-export type { Task } from './task.ts';
+export type { Task, TaskOf } from './task.ts';
 export {
   type AnyTopics,
   defineTopics,
   type PayloadOf,
-  type TaskOf,
   type TopicName,
   type TopicSchemas,
 } from './topics.ts';
