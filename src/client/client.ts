@@ -4,7 +4,7 @@ import type { Backend } from './backend.ts';
 import { Connection } from './connection.ts';
 import type { ClientContext, Trouble } from './context.ts';
 import type { Drainable, TwoPhase } from './drainable.ts';
-import { ClientClosedError, DrainInHandlerError, handled } from './errors.ts';
+import { ClientClosedError, DrainInHandlerError, handled, sayError } from './errors.ts';
 import { isInHandlerOf } from './handler-context.ts';
 import { HttpQueue } from './http-queue.ts';
 import { Publisher } from './publisher.ts';
@@ -116,7 +116,7 @@ export class Client<T extends TopicSchemas = AnyTopics> implements TwoPhase {
     if (this.#isClosed) throw new ClientClosedError();
     this.startDraining();
     try {
-      await Promise.all([...this.#parts].map((part) => part.drain()));
+      await Promise.all([...this.#parts].map((part) => part.finish()));
     } finally {
       this.close();
     }
@@ -132,21 +132,20 @@ export class Client<T extends TopicSchemas = AnyTopics> implements TwoPhase {
 }
 
 function reporter(onError: ClientOptions['onError']): ClientContext['report'] {
-  const tell = onError ?? warn;
   return (error, trouble) => {
+    const { during, topic, id } = trouble;
     try {
-      tell(error, trouble);
+      if (onError !== undefined) onError(error, trouble);
+      // The reason of a task that failed stands with the task.
+      else if (during !== 'handler') warn(id === undefined ? during : `${during}, task ${id} of ${topic}`, error);
     } catch (failure) {
-      warn(failure, trouble);
+      warn('onError', failure);
     }
   };
 }
 
-function warn(error: unknown, { during, topic, id }: Trouble): void {
-  if (during === 'handler') return;
-  const where = id === undefined ? during : `${during}, task ${id} of ${topic}`;
-  process.emitWarning(`${where}: ${error instanceof Error ? error.message : String(error)}`, 'EbbmarkClientWarning');
-}
+const warn = (where: string, error: unknown): void =>
+  process.emitWarning(`${where}: ${sayError(error)}`, 'EbbmarkClientWarning');
 
 function checkBackend(queue: Backend): Backend {
   for (const call of ['enqueue', 'lease', 'settle', 'task'] as const) {

@@ -55,10 +55,16 @@ export abstract class Drainable implements TwoPhase {
   }
 
   drain(): Promise<void> {
-    this.#drain ??= this.#beginDrain();
+    const over = this.finish();
     return isInHandlerOf((subscriber) => subscriber === this)
       ? handled(Promise.reject(new DrainInHandlerError()))
-      : this.#drain.over;
+      : over;
+  }
+
+  /** Drains, whoever asks. */
+  finish(): Promise<void> {
+    this.#drain ??= this.#beginDrain();
+    return this.#drain.over;
   }
 
   close(): void {

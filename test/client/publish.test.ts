@@ -1,7 +1,7 @@
 /** Publishers: what is sent, what comes back, what is refused. */
 import { describe, expect, it } from 'vitest';
 import { Client, QueueError, ResultTimeoutError, TaskFailedError } from '../../src/client/index.ts';
-import { gate, onBoth, stands } from './support/queue.ts';
+import { gate, onBoth, stands, tapped } from './support/queue.ts';
 
 onBoth('publishing', (start) => {
   it('carries payload, metadata and all options to the worker, and its result back', async () => {
@@ -29,7 +29,9 @@ onBoth('publishing', (start) => {
 
   it('carries bytes', async () => {
     const { connect, queue } = await start();
-    await connect().publisher().publish('bytes', new Uint8Array([0, 255, 7]));
+    await connect()
+      .publisher()
+      .publish('bytes', new Uint8Array([0, 255, 7]));
     expect((await queue.lease({ topics: ['bytes'] }))[0]!.payload).toEqual(new Uint8Array([0, 255, 7]));
   });
 
@@ -55,17 +57,16 @@ onBoth('publishing', (start) => {
   });
 
   it('makes one call of what is published together', async () => {
-    const { queue, connect } = await start();
+    const { queue } = await start();
     const calls: number[] = [];
-    const publisher = new Client({
-      enqueue: (topic, tasks, options) => {
-        calls.push(tasks.length);
-        return queue.enqueue(topic, tasks, options);
-      },
-      lease: (request) => queue.lease(request),
-      settle: (request) => queue.settle(request),
-      task: (topic, id, options) => queue.task(topic, id, options),
-    }).publisher();
+    const publisher = new Client(
+      tapped(queue, {
+        enqueue: (topic, tasks, options) => {
+          calls.push(tasks.length);
+          return queue.enqueue(topic, tasks, options);
+        },
+      }),
+    ).publisher();
     const handles = await Promise.all(Array.from({ length: 500 }, (_, n) => publisher.publish('many', n)));
     expect(new Set(handles.map(({ id }) => id)).size).toBe(500);
     expect(calls.reduce((sum, count) => sum + count)).toBe(500);
@@ -73,7 +74,6 @@ onBoth('publishing', (start) => {
     expect(Math.max(...calls)).toBeLessThanOrEqual(200);
     const tasks = await queue.lease({ topics: ['many'], max: 1_000 });
     expect(tasks.map(({ payload }) => payload)).toEqual(Array.from({ length: 500 }, (_, n) => n));
-    connect().close();
   });
 
   it('refuses what is wrong with one, and takes what comes with it', async () => {
@@ -203,16 +203,14 @@ onBoth('results', (start) => {
 });
 
 describe('a client', () => {
-  it.each([
-    ['localhost:8080'],
-    ['ftp://localhost'],
-    [''],
-    ['not an address'],
-  ])('refuses %j as an address', (address) => {
-    expect(() => new Client(address)).toThrow(
-      /is not the address of a server; for example: "http:\/\/127\.0\.0\.1:8080"/,
-    );
-  });
+  it.each([['localhost:8080'], ['ftp://localhost'], [''], ['not an address']])(
+    'refuses %j as an address',
+    (address) => {
+      expect(() => new Client(address)).toThrow(
+        /is not the address of a server; for example: "http:\/\/127\.0\.0\.1:8080"/,
+      );
+    },
+  );
 
   it('refuses what is no queue, and times that are none', () => {
     // @ts-expect-error not a queue

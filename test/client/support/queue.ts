@@ -1,6 +1,13 @@
 /** Queues of both kinds for the client's tests, and clients of them that keep what went wrong. */
 import { describe, onTestFinished } from 'vitest';
-import { Client, type ClientOptions, type TopicSchemas, type Trouble } from '../../../src/client/index.ts';
+import {
+  type AnyTopics,
+  type Backend,
+  Client,
+  type ClientOptions,
+  type TopicSchemas,
+  type Trouble,
+} from '../../../src/client/index.ts';
 import { openQueue, type Queue, type TaskInfo } from '../../../src/index.ts';
 import { eventually, startServer } from '../../http/support/server.ts';
 
@@ -10,7 +17,7 @@ export interface ClientWorld {
   readonly queue: Queue;
   /** What clients were told of in the background. */
   readonly told: readonly Told[];
-  connect<T extends TopicSchemas>(options?: ClientOptions<T>): Client<T>;
+  connect<T extends TopicSchemas = AnyTopics>(options?: ClientOptions<T>): Client<T>;
 }
 
 export const KINDS = ['over HTTP', 'in process'] as const;
@@ -38,6 +45,15 @@ export async function startWorld(kind: Kind): Promise<ClientWorld> {
     },
   };
 }
+
+/** A queue as clients call it, with some calls in the test's hand. */
+export const tapped = (queue: Queue, calls: Partial<Backend>): Backend => ({
+  enqueue: (topic, tasks, options) => queue.enqueue(topic, tasks, options),
+  lease: (request) => queue.lease(request),
+  settle: (request) => queue.settle(request),
+  task: (topic, id, options) => queue.task(topic, id, options),
+  ...calls,
+});
 
 /** A promise with its handles. */
 export interface Gate<T = void> {
