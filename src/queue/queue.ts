@@ -300,6 +300,7 @@ export class LocalQueue implements Queue {
         !isSettled(located) &&
         this.#env.monotonic() < deadline &&
         !options.signal?.aborted &&
+        this.#stopped === null &&
         this.#session === session
       ) {
         const left = deadline - this.#env.monotonic();
