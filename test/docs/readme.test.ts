@@ -42,11 +42,25 @@ test('the same in TypeScript', async () => {
   expect(stdout).toContain('result: { sent: true }');
 });
 
+test('a client', async () => {
+  const server = await startServer();
+  const directory = await mkdtemp(join(tmpdir(), 'ebbmark-readme-'));
+  onTestFinished(() => Promise.all([server.close(), rm(directory, { recursive: true })]));
+  const program = blocks('ts')[1]!
+    .replace("'ebbmark/client'", JSON.stringify(join(root, 'src/client/index.ts')))
+    .replace('http://127.0.0.1:8080', server.url);
+  await writeFile(join(directory, 'program.mts'), program);
+  const { stdout, stderr } = await run(join(root, 'node_modules/.bin/tsx'), ['program.mts'], { cwd: directory });
+  expect(stdout).toBe('{ sent: true, abandoned: false }\n');
+  expect(stderr).toBe('');
+  expect(server.queue.status()).toMatchObject({ leased: 0, ready: 0 });
+});
+
 test('a test of one’s own', async () => {
   const directory = await mkdtemp(join(tmpdir(), 'ebbmark-readme-'));
   onTestFinished(() => rm(directory, { recursive: true }));
   const source = join(root, 'src/testing/index.ts');
-  const program = blocks('ts')[1]!.replace("'ebbmark/testing'", JSON.stringify(source));
+  const program = blocks('ts')[2]!.replace("'ebbmark/testing'", JSON.stringify(source));
   await writeFile(join(directory, 'mail.test.mts'), program);
   const args = ['--test', '--test-reporter=tap', 'mail.test.mts'];
   const { stdout } = await run(join(root, 'node_modules/.bin/tsx'), args, { cwd: directory });
