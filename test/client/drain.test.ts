@@ -345,7 +345,9 @@ it('a queue in this process that is stopped ends runs and waits', async () => {
   const run = client.subscriber('mail').run(() => {});
   const result = handle.result();
   await eventually(() => queue.status().waiting === 1);
+  const stoppedAt = performance.now();
   await queue.stop();
   await expect(run).rejects.toMatchObject({ code: 'shutting-down' });
   await expect(result).rejects.toMatchObject({ code: 'shutting-down' });
+  expect(performance.now() - stoppedAt).toBeLessThan(5_000);
 });

@@ -45,7 +45,8 @@ test('the same in TypeScript', async () => {
 test('a client', async () => {
   const server = await startServer();
   const directory = await mkdtemp(join(tmpdir(), 'ebbmark-readme-'));
-  onTestFinished(() => Promise.all([server.close(), rm(directory, { recursive: true })]));
+  onTestFinished(() => server.close());
+  onTestFinished(() => rm(directory, { recursive: true }));
   const program = blocks('ts')[1]!
     .replace("'ebbmark/client'", JSON.stringify(join(root, 'src/client/index.ts')))
     .replace('http://127.0.0.1:8080', server.url);
