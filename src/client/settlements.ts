@@ -3,7 +3,6 @@ import type { JsonValue, SettleItem, SettleRequest } from '../queue/api.ts';
 import type { Backend } from './backend.ts';
 import { Batcher } from './batcher.ts';
 import type { Connection } from './connection.ts';
-import { isLeaseLost } from './errors.ts';
 
 type Items = { readonly [K in keyof SettleRequest]-?: NonNullable<SettleRequest[K]>[number] };
 type Kind = keyof Items;
@@ -16,9 +15,8 @@ export type Nack = Omit<Items['nack'], 'leaseId'>;
 const ITEM_BYTES = 100;
 
 /**
- * Settlements of a subscriber, those that come up together in one call. All may be sent again: an ack that is repeated
- * is answered as the first was, and a nack or a release whose lease is no longer held has done its work, or another
- * worker has the task.
+ * Settlements of a subscriber, those that come up together in one call. All may be sent again: one that
+ * is repeated is answered as the first was.
  */
 export class Settlements {
   readonly #backend: Backend;
@@ -85,21 +83,11 @@ export class Settlements {
   async #send(entries: readonly Entry[]): Promise<readonly SettleItem[]> {
     const request: { readonly [K in Kind]: Items[K][] } = { ack: [], nack: [], extend: [], progress: [], release: [] };
     const places = entries.map((entry) => [entry.kind, put(request, entry)] as const);
-    let tries = 0;
-    const answer = await this.#connection.call(
-      () => {
-        tries++;
-        return this.#backend.settle(request);
-      },
-      { forMs: this.#retryMs, signal: this.#closing },
-    );
-    return places.map(([kind, at]) => {
-      const item = answer[kind][at]!;
-      const isGivenBack = kind === 'nack' || kind === 'release';
-      return !item.ok && isGivenBack && tries > 1 && isLeaseLost(item.code)
-        ? { leaseId: item.leaseId, ok: true }
-        : item;
+    const answer = await this.#connection.call(() => this.#backend.settle(request), {
+      forMs: this.#retryMs,
+      signal: this.#closing,
     });
+    return places.map(([kind, at]) => answer[kind][at]!);
   }
 }
 

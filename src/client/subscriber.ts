@@ -35,8 +35,6 @@ export interface RunOptions {
 /** Its answer is the result: any JSON value, or nothing. What it throws fails the task (see `Task.fail`). */
 export type Handler<K extends Task> = (task: K) => unknown;
 
-/** Lease calls at the same time: a slot that comes free while one waits asks by another. */
-const LEASE_CALLS = 2;
 /** The extension has to be there a second before the end. */
 const SPARE_MS = 1_000;
 /** Who asks in vain asks again no sooner. */
@@ -51,11 +49,10 @@ interface Taker {
  * Takes tasks of topics, and keeps their leases while they are worked on.
  *
  * Whoever wants a task is a *taker*: a free slot of `run`, or a `next()` of an iteration. As many tasks are leased as
- * there are takers that no lease call has asked for yet, and `prefetch` more; so a slow task holds up its own slot and
- * no other. What nobody has taken yet lies in the buffer, under a lease that is kept like any other.
+ * there are takers, and `prefetch` more, by one call after the other; so a slow task holds up its own slot and no
+ * other. What nobody has taken yet lies in the buffer, under a lease that is kept like any other.
  *
- * Draining ends the lease calls that wait. What they bring all the same is handed out; takers end once no call is left
- * that could bring something. `drain()` gives back what lies in the buffer, and what comes in without a taker.
+ * Draining ends the lease call that waits. What it brings all the same is handed out; takers end behind it. `drain()` gives back what lies in the buffer, and what comes in without a taker.
  */
 export class Subscriber<K extends Task = Task> extends Drainable implements AsyncIterable<K> {
   readonly #context: ClientContext;
@@ -71,8 +68,7 @@ export class Subscriber<K extends Task = Task> extends Drainable implements Asyn
   readonly #stopped = new AbortController();
   /** Runs and iterations: without any, nothing is leased ahead. */
   #consumers = 0;
-  #calls = 0;
-  #asked = 0;
+  #isLeasing = false;
   #soon: NodeJS.Immediate | null = null;
 
   /** @throws QueueError `invalid-input`, `topic-invalid` */
@@ -279,7 +275,7 @@ export class Subscriber<K extends Task = Task> extends Drainable implements Asyn
 
   /** Takers end once nothing more can come. */
   #endTakers(error?: unknown): void {
-    const isOver = this.isClosed || (this.draining && this.#calls === 0);
+    const isOver = this.isClosed || (this.draining && !this.#isLeasing);
     if (!isOver && error === undefined) return;
     for (const taker of this.#takers) {
       this.#takers.delete(taker);
@@ -294,8 +290,8 @@ export class Subscriber<K extends Task = Task> extends Drainable implements Asyn
   #leaseSoon(): void {
     this.#soon ??= setImmediate(() => {
       this.#soon = null;
-      if (this.draining || this.#consumers === 0 || this.#calls >= LEASE_CALLS) return;
-      const wanted = this.#takers.size + this.#prefetch - this.#buffer.size - this.#asked;
+      if (this.draining || this.#consumers === 0 || this.#isLeasing) return;
+      const wanted = this.#takers.size + this.#prefetch - this.#buffer.size;
       if (wanted > 0) void this.#lease(Math.min(wanted, LEASE_TASKS));
     });
   }
@@ -303,8 +299,7 @@ export class Subscriber<K extends Task = Task> extends Drainable implements Asyn
   /** Never rejects. */
   async #lease(max: number): Promise<void> {
     const done = this.hold();
-    this.#calls++;
-    this.#asked += max;
+    this.#isLeasing = true;
     const { connection } = this.#context;
     const callOff = this.#stopped.signal;
     try {
@@ -320,8 +315,7 @@ export class Subscriber<K extends Task = Task> extends Drainable implements Asyn
     } catch (error) {
       if (!this.draining) await this.#missed(error);
     } finally {
-      this.#calls--;
-      this.#asked -= max;
+      this.#isLeasing = false;
       done();
       this.#endTakers();
       this.#leaseSoon();

@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import http from 'node:http';
 import type net from 'node:net';
 import { expect, it, onTestFinished } from 'vitest';
+import { Connection } from '../../src/client/connection.ts';
 import { Client, type ClientOptions, ConnectionError, type Trouble } from '../../src/client/index.ts';
 import { openQueue } from '../../src/index.ts';
 import { eventually, startServer, type TestServer } from '../http/support/server.ts';
@@ -142,7 +143,7 @@ it('pauses are 100–200 ms at first, double, and begin anew after a success', a
   triedAt.length = 0;
   await publisher.publish('mail', 2);
   expect(triedAt).toHaveLength(3);
-  expect(triedAt[1]! - triedAt[0]!).toBeLessThan(400);
+  for (const [n, at] of triedAt.slice(1).entries()) expect(at - triedAt[n]!).toBeLessThan(400);
 });
 
 it('calls that fail together make one pause', async () => {
@@ -155,6 +156,30 @@ it('calls that fail together make one pause', async () => {
     expect(outcome).toMatchObject({ status: 'rejected', reason: { name: 'ConnectionError' } });
   // 100–200, 200–400, 400–800 ms, and so on: within a second and a bit there are no more than five.
   expect(told.length).toBeLessThanOrEqual(5);
+});
+
+it('what began before a pause and fails behind it makes no other', async () => {
+  let pauses = 0;
+  const connection = new Connection(true, () => pauses++);
+  onTestFinished(() => connection.close());
+  const { signal } = new AbortController();
+  /** Fails once it is told to, and then does not. */
+  const failing = (when: Promise<void>): Promise<void> => {
+    let hasFailed = false;
+    const send = async (): Promise<void> => {
+      await when;
+      if (hasFailed) return;
+      hasFailed = true;
+      throw new ConnectionError('test', 'is gone');
+    };
+    return connection.call(send, { forMs: 60_000, signal });
+  };
+  const late = gate();
+  const stragglers = [failing(late.opened), failing(late.opened)];
+  await failing(Promise.resolve());
+  late.open();
+  await Promise.all(stragglers);
+  expect(pauses).toBe(1);
 });
 
 it.each([
