@@ -406,3 +406,54 @@ it('no extension is sent, and none counts, once a task is being settled', async 
   expect(asked).toEqual(['extend', 'ack']);
   expect(signal.aborted).toBe(false);
 });
+
+it('a lease is extended a request time-out and a second before its end', async () => {
+  const { queue } = await startWorld('in process');
+  const extended = gate<number>();
+  const client = new Client(
+    tapped(queue, {
+      settle: (request: SettleRequest) => {
+        if (request.extend?.length) extended.open(performance.now());
+        return queue.settle(request);
+      },
+    }),
+    { requestTimeoutMs: 500 },
+  );
+  const begun = gate<number>();
+  await client.publisher().publish('mail', 1);
+  void client.subscriber('mail', { leaseMs: 4_000 }).run(async () => {
+    begun.open(performance.now());
+    await extended.opened;
+  });
+  const after = (await extended.opened) - (await begun.opened);
+  expect(after).toBeGreaterThan(2_400);
+  expect(after).toBeLessThan(3_500);
+  await client.drain();
+});
+
+it('a queue that answers before its time, and with nothing, is not asked without a pause', async () => {
+  const { queue } = await startWorld('in process');
+  const asked = { lease: 0, task: 0 };
+  const enough = gate();
+  const client = new Client(
+    tapped(queue, {
+      lease: async () => {
+        asked.lease++;
+        return [];
+      },
+      task: async (topic, id) => {
+        if (++asked.task === 4) enough.open();
+        return queue.task(topic, id);
+      },
+    }),
+  );
+  const handle = await client.publisher().publish('mail', 1);
+  void client.subscriber('mail').run(() => {});
+  const askedAt = performance.now();
+  void handle.result();
+  await enough.opened;
+  // Three pauses of 100 ms at least.
+  expect(performance.now() - askedAt).toBeGreaterThan(290);
+  expect(asked.lease).toBeLessThanOrEqual(10);
+  client.close();
+});
