@@ -15,7 +15,7 @@ import manifest from './package.json' with { type: 'json' };
 
 const OUT = 'dist/cjs';
 /** By where each is, in `src` and in `dist` alike. */
-const ENTRIES = ['index', 'testing/index'];
+const ENTRIES = ['index', 'client/index', 'testing/index'];
 const TAKEN_IN = ['tinyqueue'];
 
 const packages = Object.keys(manifest.dependencies).filter((name) => !TAKEN_IN.includes(name));

@@ -1,11 +1,10 @@
 /**
  * A worker that ends well on SIGTERM: `npx tsx examples/graceful-stop.ts [URL]`, on a server or on a queue in this
  * process. What is in hand is finished, what was not begun goes back at once, and no attempt is lost.
- * In a program of your own the imports are from 'ebbmark' and 'ebbmark/client'.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Client } from '../src/client/index.ts';
-import { openQueue } from '../src/index.ts';
+import { openQueue } from 'ebbmark';
+import { Client } from 'ebbmark/client';
 
 /** After this long whoever started us ends us anyway (Kubernetes: terminationGracePeriodSeconds). */
 const GRACE_MS = 20_000;

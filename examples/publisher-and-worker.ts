@@ -1,9 +1,9 @@
 /**
  * A publisher and a worker: `npx tsx examples/publisher-and-worker.ts [URL]`, on a server or on a queue in this process.
- * In a program of your own the imports are from 'ebbmark' and 'ebbmark/client'.
  */
-import { Client, RetryAfterError, UnrecoverableError } from '../src/client/index.ts';
-import { openQueue } from '../src/index.ts';
+
+import { openQueue } from 'ebbmark';
+import { Client, RetryAfterError, UnrecoverableError } from 'ebbmark/client';
 
 const target = process.argv[2] ?? (await openQueue({ store: 'sqlite::memory:' }));
 const client = new Client(target);

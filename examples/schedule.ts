@@ -4,7 +4,7 @@
  *
  *     npx tsx examples/schedule.ts
  */
-import { openQueue } from '../src/index.ts';
+import { openQueue } from 'ebbmark';
 
 // In a file, `sqlite:./tasks.db`, or a keyspace, `cassandra://…`, the schedule goes on with the next process that opens it.
 const queue = await openQueue({ store: 'sqlite::memory:' });

@@ -1,11 +1,11 @@
 /**
  * Topics with the types of their payloads: `npx tsx examples/typed-topics.ts [URL]`, on a server or on a queue in this
  * process. Here by Zod; any library that follows Standard Schema does.
- * In a program of your own the imports are from 'ebbmark' and 'ebbmark/client'.
  */
+
+import { openQueue } from 'ebbmark';
+import { Client, defineTopics, QueueError } from 'ebbmark/client';
 import { z } from 'zod';
-import { Client, defineTopics, QueueError } from '../src/client/index.ts';
-import { openQueue } from '../src/index.ts';
 
 const topics = defineTopics({
   'mail.welcome': z.object({ to: z.email(), language: z.enum(['en', 'fr']).default('en') }),

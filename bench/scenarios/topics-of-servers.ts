@@ -1,5 +1,5 @@
 /** Two servers on Cassandra, and more and more topics of ten tasks each: what a task costs, and how long a lease takes. */
-import { RemoteQueue } from '../../src/cli/remote-queue.ts';
+import { HttpQueue } from '../../src/client/http-queue.ts';
 import { untilEven } from '../../test/slow/faults/support/servers.ts';
 import type { CassandraPlace } from '../cassandra.ts';
 import { Child } from '../child.ts';
@@ -32,10 +32,10 @@ interface Measured {
 export async function topicsOfServers(place: CassandraPlace, options: BenchOptions): Promise<readonly Row[]> {
   const store = place.fresh();
   const running: Child<ServerOrder, ServerReport>[] = [];
-  const start = async (): Promise<RemoteQueue> => {
+  const start = async (): Promise<HttpQueue> => {
     const child = new Child<ServerOrder, ServerReport>('server.ts');
     running.push(child);
-    return new RemoteQueue((await child.ask({ kind: 'open', store })).origin);
+    return new HttpQueue((await child.ask({ kind: 'open', store })).origin);
   };
   const statements = async (): Promise<number> => {
     let sum = 0;
@@ -43,7 +43,7 @@ export async function topicsOfServers(place: CassandraPlace, options: BenchOptio
     return sum;
   };
   try {
-    const queues: RemoteQueue[] = [];
+    const queues: HttpQueue[] = [];
     while (queues.length < SERVERS) queues.push(await start());
     await untilEven(queues.map((queue) => ({ queue })));
     // The first is for what is only done once.
@@ -58,7 +58,7 @@ export async function topicsOfServers(place: CassandraPlace, options: BenchOptio
 }
 
 async function measure(
-  queues: readonly RemoteQueue[],
+  queues: readonly HttpQueue[],
   topics: number,
   statements: () => Promise<number>,
   options: BenchOptions,
@@ -66,16 +66,16 @@ async function measure(
   const tasks = topics * TASKS_EACH;
   const lease = new Times();
   let turn = 0;
-  const next = (): RemoteQueue => queues[turn++ % queues.length]!;
+  const next = (): HttpQueue => queues[turn++ % queues.length]!;
   const anyOf = {
-    enqueue: (...args: Parameters<RemoteQueue['enqueue']>) => next().enqueue(...args),
-    lease: async (...args: Parameters<RemoteQueue['lease']>) => {
+    enqueue: (...args: Parameters<HttpQueue['enqueue']>) => next().enqueue(...args),
+    lease: async (...args: Parameters<HttpQueue['lease']>) => {
       const start = performance.now();
       const got = await next().lease(...args);
       if (got.length > 0) lease.add(performance.now() - start);
       return got;
     },
-    settle: (...args: Parameters<RemoteQueue['settle']>) => next().settle(...args),
+    settle: (...args: Parameters<HttpQueue['settle']>) => next().settle(...args),
   };
   const input = tasksOf(TASKS_EACH);
   let nth = 0;

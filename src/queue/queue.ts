@@ -55,13 +55,7 @@ import {
 } from './peers.ts';
 import { Session } from './session.ts';
 import type { Topic } from './topics.ts';
-import {
-  checkLease,
-  checkMessageId,
-  checkSchedule,
-  checkScheduleName,
-  checkScheduleTopic,
-} from './validate.ts';
+import { checkLease, checkMessageId, checkSchedule, checkScheduleName, checkScheduleTopic } from './validate.ts';
 import { withoutHolder } from './why.ts';
 
 /** How late the scanner, or the store's last answer, may be before the server is not ready, in milliseconds. */

@@ -23,6 +23,7 @@
 import { SCHEDULE_PAGE } from '../core/bounds.ts';
 import { QueueError, show } from '../core/errors.ts';
 import { shardOf } from '../core/message.ts';
+import { optionalInteger } from '../core/numbers.ts';
 import {
   type DueFirings,
   dueFirings,
@@ -39,7 +40,7 @@ import type { Engine } from './engine.ts';
 import type { Enqueuer } from './enqueue.ts';
 import { decodePayload } from './lease.ts';
 import { definitely } from './outcomes.ts';
-import { checkScheduleName, optionalInteger } from './validate.ts';
+import { checkScheduleName } from './validate.ts';
 
 const TRIES = 10;
 /** Shards that one list reads at the same time. */

@@ -17,7 +17,7 @@ import {
 import type { Payload } from '../core/entry.ts';
 import { invalid, QueueError } from '../core/errors.ts';
 import { jsonText } from '../core/json.ts';
-import { checkSelector, checkTopic, isWellFormed, utf8Bytes } from '../core/names.ts';
+import { checkSelector, checkTopic, isWellFormed, topicNameFault, utf8Bytes } from '../core/names.ts';
 import { integer, optionalInteger } from '../core/numbers.ts';
 import { defaultPriority, priorityFault } from '../core/priority.ts';
 import { SCHEDULE_METADATA, type ScheduleDefinition } from '../core/schedule.ts';

@@ -1,7 +1,8 @@
 import { LEASE_TASKS } from '../core/bounds.ts';
 import { QueueError } from '../core/errors.ts';
+import { optionalInteger } from '../core/numbers.ts';
 import type { JsonValue, LeasedTask, Queue, QueueStatus, TaskInfo } from '../queue/api.ts';
-import { type CheckedLease, checkLease, optionalInteger } from '../queue/validate.ts';
+import { type CheckedLease, checkLease } from '../queue/validate.ts';
 import { timedOut, timeOf } from './left-over.ts';
 import { allTopics, unsettledOf } from './look.ts';
 import { type Pace, Patience } from './pace.ts';

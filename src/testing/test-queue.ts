@@ -1,4 +1,5 @@
 import { invalid } from '../core/errors.ts';
+import { integer, optionalInteger } from '../core/numbers.ts';
 import type {
   EnqueueOptions,
   EnqueueResult,
@@ -15,7 +16,6 @@ import type {
 import { silentLogger } from '../queue/engine.ts';
 import type { Environment } from '../queue/environment.ts';
 import { LocalQueue } from '../queue/queue.ts';
-import { integer, optionalInteger } from '../queue/validate.ts';
 import { MemoryStore } from '../store/memory/store.ts';
 import { Tables } from '../store/memory/tables.ts';
 import { EMBEDDED_META } from '../store/store.ts';

@@ -1,6 +1,6 @@
 import { invalid, QueueError } from '../core/errors.ts';
+import { optionalInteger } from '../core/numbers.ts';
 import { type Queue, TASK_STATES, type TaskInfo, type TaskState } from '../queue/api.ts';
-import { optionalInteger } from '../queue/validate.ts';
 import { nameOf, timedOut, timeOf } from './left-over.ts';
 import { allTasks, allTopics, unsettledOf } from './look.ts';
 import { type Pace, Patience } from './pace.ts';

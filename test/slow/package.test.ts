@@ -60,13 +60,20 @@ const WORK = `
   await queue.stop();
   const test = await TestQueue.start();
   const isKnown = await test.advance(-1).catch((error) => error instanceof QueueError);
-  console.log(task?.payload, isKnown);`;
+  const client = new Client(test);
+  const working = client.subscriber('sums').run(({ payload }) => payload + 1);
+  const handle = await client.publisher().publish('sums', 1);
+  const result = await handle.result();
+  await client.drain();
+  console.log(task?.payload, isKnown, result);`;
 const ESM = `
   import { openQueue, QueueError } from 'ebbmark';
+  import { Client } from 'ebbmark/client';
   import { TestQueue } from 'ebbmark/testing';
   ${WORK}`;
 const CJS = `
   const { openQueue, QueueError } = require('ebbmark');
+  const { Client } = require('ebbmark/client');
   const { TestQueue } = require('ebbmark/testing');
   async function main() { ${WORK} }
   main();`;
@@ -76,11 +83,11 @@ describe.each([
   ['one that cannot', [WITHOUT_REQUIRE_ESM], 'dist/cjs/'],
 ])('%s', (_, flags, place) => {
   test('imports it', async () => {
-    expect(await node(...flags, await write('program.mjs', ESM))).toBe('1 true\n');
+    expect(await node(...flags, await write('program.mjs', ESM))).toBe('1 true 2\n');
   });
 
   test('requires it', async () => {
-    expect(await node(...flags, await write('program.cjs', CJS))).toBe('1 true\n');
+    expect(await node(...flags, await write('program.cjs', CJS))).toBe('1 true 2\n');
   });
 
   test('has one copy of it, however often and in whichever way it is loaded', async () => {
@@ -88,22 +95,26 @@ describe.each([
       'both.mjs',
       `import { createRequire } from 'node:module';
        import * as imported from 'ebbmark';
+       import * as client from 'ebbmark/client';
        import * as testing from 'ebbmark/testing';
        const require = createRequire(import.meta.url);
        const same = (name, of) => Object.entries(require(name)).every(([key, value]) => of[key] === value);
-       console.log(Object.keys(imported).includes('openQueue'), same('ebbmark', imported), same('ebbmark/testing', testing));
+       const all = { ebbmark: imported, 'ebbmark/client': client, 'ebbmark/testing': testing };
+       console.log(Object.keys(imported).includes('openQueue'), Object.entries(all).every(([name, of]) => same(name, of)));
        console.log(require.resolve('ebbmark'));
+       console.log(require.resolve('ebbmark/client'));
        console.log(require.resolve('ebbmark/testing'));`,
     );
     const installed = join(project, 'node_modules/ebbmark', place);
-    const paths = ['index.js', 'testing/index.js'].map((path) => join(installed, path));
-    expect(await node(...flags, program)).toBe(`true true true\n${paths.join('\n')}\n`);
+    const paths = ['index.js', 'client/index.js', 'testing/index.js'].map((path) => join(installed, path));
+    expect(await node(...flags, program)).toBe(`true true\n${paths.join('\n')}\n`);
   });
 });
 
 describe('TypeScript', () => {
   const TYPED = `
     import { openQueue, type Queue, QueueError, type TaskInfo } from 'ebbmark';
+    import { Client, type TaskHandle } from 'ebbmark/client';
     import { type DrainReport, TestQueue } from 'ebbmark/testing';
     async function main(): Promise<void> {
       const queue: Queue = await openQueue({ store: 'sqlite::memory:' });
@@ -116,6 +127,10 @@ describe('TypeScript', () => {
       const report: DrainReport = await test.drain(async (task) => task.attempt);
       const task: TaskInfo = await test.waitFor({ topic: 't', messageId: 'one', state: 'done' });
       const answer: string = await test.waitFor(() => 'text');
+      const client = new Client(test);
+      const handle: TaskHandle = await client.publisher().publish('t', { to: 'bob' });
+      await client.drain();
+      console.log(handle.id.length > 20);
       console.log(report.succeeded, task.result, answer);
     }
     void main();`;
@@ -137,7 +152,7 @@ describe('TypeScript', () => {
     await write(join(folder, 'tsconfig.json'), JSON.stringify({ compilerOptions, files: [source] }));
     const checked = await run(process.execPath, [TSC, '-p', resolve(path, '..')]).catch((error) => error);
     expect(checked.stdout).toBe('');
-    expect(await node(join(folder, made))).toBe('true\n1 1 text\n');
+    expect(await node(join(folder, made))).toBe('true\ntrue\n1 1 text\n');
   });
 
   test('the example of a test runs as it stands', async () => {
@@ -196,19 +211,22 @@ describe('an old Node', () => {
     expect(failed).toMatchObject({ code: 1, stdout: '', stderr: `${said('18.20.8')}\n` });
   });
 
-  test.each(['ebbmark', 'ebbmark/testing'])('so do %s, required and imported, before anything else', async (name) => {
-    const programs = [
-      await write('late.cjs', `require('${name}');`),
-      await write('late.mjs', `import * as all from '${name}'; console.log(all);`),
-      await write(
-        'named.mjs',
-        name === 'ebbmark' ? `import { openQueue } from '${name}';` : `import { TestQueue } from '${name}';`,
-      ),
-    ];
-    for (const program of programs) {
-      const failed = await run(process.execPath, [...(await pretending()), program]).catch((error) => error);
-      expect(failed.code).toBe(1);
-      expect(failed.stderr).toContain(`\nError: ${said('18.20.8')}\n`);
-    }
-  });
+  test.each(['ebbmark', 'ebbmark/client', 'ebbmark/testing'])(
+    'so do %s, required and imported, before anything else',
+    async (name) => {
+      const programs = [
+        await write('late.cjs', `require('${name}');`),
+        await write('late.mjs', `import * as all from '${name}'; console.log(all);`),
+        await write(
+          'named.mjs',
+          `import { ${{ ebbmark: 'openQueue', 'ebbmark/client': 'Client' }[name] ?? 'TestQueue'} } from '${name}';`,
+        ),
+      ];
+      for (const program of programs) {
+        const failed = await run(process.execPath, [...(await pretending()), program]).catch((error) => error);
+        expect(failed.code).toBe(1);
+        expect(failed.stderr).toContain(`\nError: ${said('18.20.8')}\n`);
+      }
+    },
+  );
 });

@@ -1,6 +1,6 @@
 /** Workers that fetch from hosts as a crawler does, and the log of their fetches. */
 import { setTimeout as wait } from 'node:timers/promises';
-import type { RemoteQueue } from '../../../src/cli/remote-queue.ts';
+import type { HttpQueue } from '../../../src/client/http-queue.ts';
 import type { LeasedTask } from '../../../src/queue/api.ts';
 
 /** One fetch from a host, by the clock of the workers, in milliseconds. */
@@ -13,7 +13,7 @@ export interface Fetch {
 
 export interface CrewOptions {
   /** The servers; who gets no answer of one asks the next. */
-  readonly queues: readonly RemoteQueue[];
+  readonly queues: readonly HttpQueue[];
   readonly workers: number;
   /** How long a fetch takes, in milliseconds. */
   readonly fetchMs: number;
@@ -33,7 +33,7 @@ export async function fetchAll(options: CrewOptions): Promise<readonly Fetch[]> 
   const over = new AbortController();
 
   /** Asks one server after the other until one of them answers. */
-  const ask = async <T>(nth: number, call: (queue: RemoteQueue) => Promise<T>): Promise<T> => {
+  const ask = async <T>(nth: number, call: (queue: HttpQueue) => Promise<T>): Promise<T> => {
     for (let tries = 0; ; tries++) {
       try {
         return await call(options.queues[(nth + tries) % options.queues.length]!);
