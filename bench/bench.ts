@@ -12,6 +12,7 @@ import { million } from './scenarios/million.ts';
 import { noisy } from './scenarios/noisy.ts';
 import { onceUsed } from './scenarios/once-used.ts';
 import { oneTopic } from './scenarios/one-topic.ts';
+import { politeness } from './scenarios/politeness.ts';
 import { servers } from './scenarios/servers.ts';
 import { stalled } from './scenarios/stalled.ts';
 import { topics } from './scenarios/topics.ts';
@@ -40,6 +41,7 @@ const ON_CASSANDRA: Readonly<Partial<Record<ScenarioName, Scenario<CassandraPlac
   delayed,
   servers,
   topics: topicsOfServers,
+  politeness,
 };
 
 async function measure<P extends Place>(

@@ -16,6 +16,7 @@ const SCENARIOS = {
   'many-topics': ['cassandra'],
   creep: ['cassandra'],
   servers: ['cassandra'],
+  politeness: ['cassandra'],
 } as const satisfies Readonly<Record<string, readonly StoreKind[]>>;
 export type ScenarioName = keyof typeof SCENARIOS;
 const NAMES = Object.keys(SCENARIOS) as readonly ScenarioName[];

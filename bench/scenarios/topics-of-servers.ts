@@ -122,6 +122,6 @@ function rowsOf(one: Measured, floor: Measured): readonly Row[] {
     rate('drain'),
     cost('drain', 'drainStatements'),
     figure('topics', `lease of up to ${DRAIN.max} while draining, ${name}, p50`, p50, 'ms'),
-    figure('topics', `the same, p99`, p99, 'ms'),
+    figure('topics', `lease of up to ${DRAIN.max} while draining, ${name}, p99`, p99, 'ms'),
   ];
 }

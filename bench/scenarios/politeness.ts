@@ -1,0 +1,73 @@
+/**
+ * How much of what their limits allow 200 hosts give: each is fetched from by one worker at a time and left alone for a second
+ * afterwards, with 8 workers that lease from all of them, over two servers.
+ */
+import { HttpQueue } from '../../src/client/http-queue.ts';
+import { untilEven } from '../../test/slow/faults/support/servers.ts';
+import { type Fetch, fetchAll, tooSoon } from '../../test/slow/support/polite-crew.ts';
+import type { CassandraPlace } from '../cassandra.ts';
+import { Child } from '../child.ts';
+import type { BenchOptions } from '../options.ts';
+import type { ServerOrder, ServerReport } from '../server.ts';
+import { figure, meets, type Row, type Target } from '../table.ts';
+
+const SERVERS = 2;
+const HOSTS = 200;
+const WORKERS = 8;
+const FETCH_MS = 20;
+const REST_MS = 1_000;
+const MOST: Target = { of: 'ratio', is: 'at least', bound: 0.9 };
+
+export async function politeness(place: CassandraPlace, options: BenchOptions): Promise<readonly Row[]> {
+  const store = place.fresh();
+  const pages = options.quick ? 5 : 30;
+  const running: Child<ServerOrder, ServerReport>[] = [];
+  try {
+    const queues: HttpQueue[] = [];
+    while (queues.length < SERVERS) {
+      const child = new Child<ServerOrder, ServerReport>('server.ts');
+      running.push(child);
+      queues.push(new HttpQueue((await child.ask({ kind: 'open', store })).origin));
+    }
+    await untilEven(queues.map((queue) => ({ queue })));
+    options.progress(`politeness: ${HOSTS} hosts of ${pages} pages`);
+    for (let nth = 0; nth < HOSTS; nth++) {
+      const host = `host-${nth}.example`;
+      await queues[nth % SERVERS]!.configure(host, { maxInFlight: 1, cooldownMs: REST_MS });
+      await queues[nth % SERVERS]!.enqueue(
+        host,
+        Array.from({ length: pages }, (_, page) => ({ payload: `/${page}` })),
+      );
+    }
+    options.progress('politeness: fetching');
+    const log = await fetchAll({ queues, workers: WORKERS, fetchMs: FETCH_MS, tasks: HOSTS * pages });
+    const allowed = (HOSTS * 1_000) / (REST_MS + FETCH_MS);
+    const value = rateOf(log);
+    const ratio = value / allowed;
+    return [
+      {
+        ...figure('politeness', `${HOSTS} hosts, ${WORKERS} workers, ${SERVERS} servers`, value, 'fetches/s'),
+        floor: { name: 'what the limits allow', value: allowed },
+        ratio,
+        target: MOST,
+        reached: meets(MOST, { value, ratio }),
+      },
+      figure('politeness', `fetches within ${REST_MS} ms of the one before`, tooSoon(log, REST_MS).length, 'fetches', {
+        of: 'value',
+        is: 'at most',
+        bound: 0,
+      }),
+    ];
+  } finally {
+    await Promise.all(running.map((child) => child.stop()));
+  }
+}
+
+/** Fetches a second of all hosts together, from the first to the last of each. */
+function rateOf(log: readonly Fetch[]): number {
+  const starts = new Map<string, number[]>();
+  for (const { host, start } of log) starts.set(host, [...(starts.get(host) ?? []), start]);
+  let sum = 0;
+  for (const times of starts.values()) sum += ((times.length - 1) * 1_000) / (Math.max(...times) - Math.min(...times));
+  return sum;
+}
