@@ -81,10 +81,10 @@ function draw(runs: readonly Run[]): string {
   chart.setOption({
     animation: false,
     backgroundColor: '#ffffff',
-    legend: { bottom: 0, itemWidth: 34 },
+    legend: { bottom: 10, itemWidth: 34, itemGap: 40 },
     grid: [
-      { left: 60, top: 50, width: WIDTH / 2 - 100, height: HEIGHT - 170 },
-      { left: WIDTH / 2 + 50, top: 50, width: WIDTH / 2 - 100, height: HEIGHT - 170 },
+      { left: 60, top: 50, width: WIDTH / 2 - 100, height: HEIGHT - 150 },
+      { left: WIDTH / 2 + 50, top: 50, width: WIDTH / 2 - 100, height: HEIGHT - 150 },
     ],
     xAxis: [x(0), x(1)],
     yAxis: [y(0, 'µs a task'), y(1, 'ms a lease call')],

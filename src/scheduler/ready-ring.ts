@@ -4,7 +4,7 @@ import type { Log } from '../queue/log.ts';
 import { LEASED_TIERS, type Topic } from '../queue/topics.ts';
 import type { CheckedLease } from '../queue/validate.ts';
 import { AlarmClock } from './alarm.ts';
-import { Rounds } from './rounds.ts';
+import { hasReady, ReadyTopics } from './ready-topics.ts';
 
 /** Entries that a lease call is to take from a log. */
 export interface Pick {
@@ -30,7 +30,7 @@ const LOGS_PER_CALL = 32;
  */
 export class ReadyRing {
   readonly #env: Environment;
-  readonly #ring = new Rounds();
+  readonly #ring = new ReadyTopics();
   readonly #gates: AlarmClock<Topic>;
   readonly #waitersByName = new Map<string, Set<Waiter>>();
   readonly #waitersByPrefix = new Set<Waiter>();
@@ -44,7 +44,7 @@ export class ReadyRing {
   }
 
   get waiting(): number {
-    return new Set([...this.#waitersByPrefix, ...[...this.#waitersByName.values()].flatMap((set) => [...set])]).size;
+    return this.#waiters().size;
   }
 
   /** Looks at a topic again: something came up in it, or its gate may have changed. */
@@ -59,7 +59,7 @@ export class ReadyRing {
       if (gate.nextAt !== null) this.#gates.set(topic, gate.nextAt);
       return;
     }
-    if (!this.#ring.has(topic.name)) this.#ring.add(topic);
+    this.#ring.add(topic);
     this.#wake(topic, Math.min(gate.allowed, topic.available));
   }
 
@@ -72,10 +72,8 @@ export class ReadyRing {
     /** How many tasks are a turn. */
     let turn = 1;
     if (request.order === 'priority') {
-      const candidates = this.#candidates(request, Number.POSITIVE_INFINITY, had);
-      for (const tier of LEASED_TIERS) {
-        if (request.tiers !== null && !request.tiers.has(tier)) continue;
-        for (const topic of candidates) {
+      for (const [tier, ofTier] of byTier(request)) {
+        for (const topic of this.#fitting(ofTier, had)) {
           if (plan.left === 0) break;
           plan.take(topic, plan.left, [topic.logs.get(tier)]);
         }
@@ -104,23 +102,26 @@ export class ReadyRing {
   }
 
   /** Topics in the ring that a call asks for, next first. */
-  #candidates(request: CheckedLease, most: number, had: ReadonlyMap<string, number> = NONE): readonly Topic[] {
-    // Not one whose tasks are all on their way to others already, nor one of which the call may have no more.
-    const fits = (topic: Topic): boolean =>
-      (had.get(topic.name) ?? 0) < request.maxPerTopic &&
-      (request.tiers === null ? topic.available > 0 : hasReady(topic, request.tiers));
-    if (request.names !== null && request.prefixes.length === 0) {
-      const named = request.names.flatMap((name) => this.#ring.get(name) ?? []).filter(fits);
-      return named.sort((a, b) => a.servedNth - b.servedNth).slice(0, most);
-    }
-    const names = new Set(request.names ?? []);
+  #candidates(request: CheckedLease, most: number, had?: ReadonlyMap<string, number>): readonly Topic[] {
     const found: Topic[] = [];
-    for (const topic of this.#ring.values()) {
+    for (const topic of this.#fitting(request, had)) {
       if (found.length >= most) break;
-      const asked = request.prefixes.some((prefix) => topic.name.startsWith(prefix)) || names.has(topic.name);
-      if (asked && fits(topic)) found.push(topic);
+      found.push(topic);
     }
     return found;
+  }
+
+  *#fitting(request: CheckedLease, had: ReadonlyMap<string, number> = NONE): Generator<Topic> {
+    const { names, prefixes, tiers } = request;
+    const selected =
+      names !== null && prefixes.length === 0
+        ? names.flatMap((name) => this.#ring.get(name) ?? []).sort((a, b) => a.servedNth - b.servedNth)
+        : this.#ring.select(request);
+    for (const topic of selected) {
+      // Not one whose tasks are all on their way to others already, nor one of which the call may have no more.
+      if ((had.get(topic.name) ?? 0) >= request.maxPerTopic) continue;
+      if (tiers === null ? topic.available > 0 : hasReady(topic, tiers)) yield topic;
+    }
   }
 
   /** Served: to the end of the ring, once its turns are over. A limited topic leaves it until its claim is counted. */
@@ -138,7 +139,16 @@ export class ReadyRing {
 
   /** Somebody who was woken went away: wakes others for what is there. */
   passOn(): void {
-    for (const topic of [...this.#ring.values()]) this.offer(topic);
+    for (const waiter of this.#waiters()) {
+      const ready = this.readyFor(waiter.request);
+      if (ready === 0) continue;
+      this.#forget(waiter);
+      waiter.wake(ready);
+    }
+  }
+
+  #waiters(): ReadonlySet<Waiter> {
+    return new Set([...this.#waitersByPrefix, ...[...this.#waitersByName.values()].flatMap((set) => [...set])]);
   }
 
   #wake(topic: Topic, ready: number): void {
@@ -177,14 +187,16 @@ export class ReadyRing {
   census(request: CheckedLease): readonly number[] {
     const now = this.#env.now();
     const counts = new Array<number>(TIERS).fill(0);
-    for (const topic of this.#candidates(request, Number.POSITIVE_INFINITY)) {
-      let allowed = Math.min(request.maxPerTopic, topic.gate(now).allowed);
-      for (const tier of LEASED_TIERS) {
-        const log = topic.logs.get(tier);
-        if (log === undefined || (request.tiers !== null && !request.tiers.has(tier))) continue;
-        const count = Math.max(0, Math.min(allowed, log.ready - log.reserved));
+    const counted = new Map<Topic, number>();
+    for (const [tier, ofTier] of byTier(request)) {
+      for (const topic of this.#fitting(ofTier)) {
+        if (counts[tier]! >= request.max) break;
+        const { ready, reserved } = topic.logs.get(tier)!;
+        const before = counted.get(topic) ?? 0;
+        const allowed = Math.min(request.maxPerTopic, topic.gate(now).allowed) - before;
+        const count = Math.max(0, Math.min(allowed, ready - reserved));
         counts[tier] = Math.min(request.max, counts[tier]! + count);
-        allowed -= count;
+        counted.set(topic, before + count);
       }
     }
     return counts;
@@ -215,8 +227,7 @@ export class ReadyRing {
 
   /** Ends all waits. */
   wakeAll(): void {
-    const all = new Set([...this.#waitersByPrefix, ...[...this.#waitersByName.values()].flatMap((set) => [...set])]);
-    for (const waiter of all) {
+    for (const waiter of this.#waiters()) {
       this.#forget(waiter);
       waiter.wake(0);
     }
@@ -235,13 +246,14 @@ export class ReadyRing {
 
 const NONE: ReadonlyMap<string, number> = new Map();
 
-const hasReady = (topic: Topic, tiers: ReadonlySet<number>): boolean => {
-  for (const tier of tiers) {
-    const log = topic.logs.get(tier);
-    if (log !== undefined && log.ready > log.reserved) return true;
+const ONLY: readonly ReadonlySet<number>[] = Array.from({ length: TIERS }, (_, tier) => new Set([tier]));
+
+/** A call as one for each of the tiers that it asks for, highest first. */
+function* byTier(request: CheckedLease): Generator<readonly [tier: number, CheckedLease]> {
+  for (const tier of LEASED_TIERS) {
+    if (request.tiers === null || request.tiers.has(tier)) yield [tier, { ...request, tiers: ONLY[tier]! }];
   }
-  return false;
-};
+}
 
 /**
  * Logs of the tiers asked for: highest first, or, with buckets, in turn; of a share of the leases, those first that were
