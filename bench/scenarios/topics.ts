@@ -14,6 +14,8 @@ const LEAST_TASKS = 20_000;
 /** Until garbage is collected and its pages are given back. */
 const REST_MS = 20_000;
 const FEW = 1_000;
+const LOOK_MS = 5_000;
+const IDLE_CALLS = 500;
 const CHANGING = 100;
 const PACE = 50;
 const AS_FAST: Target = { of: 'ratio', is: 'at most', bound: 1.5 };
@@ -88,8 +90,20 @@ async function callsOf(server: Server, options: BenchOptions): Promise<number> {
   return (after.storeCalls - before.storeCalls) / (PACE * seconds);
 }
 
+/** Waits until nothing goes on behind what was drained: cursors are saved, of a million logs for a while. */
+async function untilIdle({ server, topics }: Measured, options: BenchOptions): Promise<void> {
+  for (let before = await server.ask({ kind: 'rest', ms: 0 }); ; ) {
+    options.progress(`topics: ${topics}, until nothing goes on any more`);
+    const after = await server.ask({ kind: 'rest', ms: LOOK_MS });
+    if (after.storeCalls - before.storeCalls < IDLE_CALLS) return;
+    before = after;
+  }
+}
+
 /** All are drained by now, and idle: what a lease takes beside a million of them. */
 async function afterwards(few: Measured, many: Measured, options: BenchOptions): Promise<readonly Row[]> {
+  await untilIdle(few, options);
+  await untilIdle(many, options);
   const samples = options.quick ? 100 : 1_000;
   const times = await inRounds<Percentiles>(
     {
