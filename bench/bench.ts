@@ -13,6 +13,7 @@ import { noisy } from './scenarios/noisy.ts';
 import { onceUsed } from './scenarios/once-used.ts';
 import { oneTopic } from './scenarios/one-topic.ts';
 import { politeness } from './scenarios/politeness.ts';
+import { requestReply } from './scenarios/request-reply.ts';
 import { servers } from './scenarios/servers.ts';
 import { stalled } from './scenarios/stalled.ts';
 import { topics } from './scenarios/topics.ts';
@@ -31,6 +32,7 @@ const ON_SQLITE: Readonly<Partial<Record<ScenarioName, Scenario<SqlitePlace>>>> 
   topics,
   'once-used': onceUsed,
   noisy,
+  'request-reply': requestReply,
 };
 const ON_CASSANDRA: Readonly<Partial<Record<ScenarioName, Scenario<CassandraPlace>>>> = {
   http,

@@ -12,6 +12,7 @@ const SCENARIOS = {
   topics: ['sqlite', 'cassandra'],
   'once-used': ['sqlite'],
   noisy: ['sqlite'],
+  'request-reply': ['sqlite'],
   'one-topic': ['cassandra'],
   'many-topics': ['cassandra'],
   creep: ['cassandra'],

@@ -65,6 +65,10 @@ export class Times {
     this.#histogram.recordValue(Math.min(60_000_000, Math.max(1, Math.round(ms * 1000))));
   }
 
+  get count(): number {
+    return this.#histogram.totalCount;
+  }
+
   percentiles(): Percentiles {
     const at = (percentile: number): number => this.#histogram.getValueAtPercentile(percentile) / 1000;
     return { p50: at(50), p99: at(99) };

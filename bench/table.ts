@@ -30,27 +30,36 @@ export function meets(target: Target, row: { readonly value: number; readonly ra
   return target.is === 'at least' ? figure >= target.bound : figure <= target.bound;
 }
 
-/** A row of rates, in tasks a second, beside a floor that was measured in the same rounds. */
-export function rateRow(
+/** A row of figures, one a round, beside a floor that was measured in the same rounds. */
+export function rowBeside(
   scenario: string,
   metric: string,
-  subject: readonly number[],
+  subject: { readonly unit: string; readonly values: readonly number[] },
   floor: { readonly name: string; readonly values: readonly number[] },
-  target: Target | null,
+  target: Target | null = null,
 ): Row {
-  const value = median(subject);
-  const ratio = ratioOf(subject, floor.values);
+  const value = median(subject.values);
+  const ratio = ratioOf(subject.values, floor.values);
   return {
     scenario,
     metric,
     value,
-    unit: 'tasks/s',
+    unit: subject.unit,
     floor: { name: floor.name, value: median(floor.values) },
     ratio,
     target,
     reached: target && meets(target, { value, ratio }),
   };
 }
+
+/** A row of rates, in tasks a second. */
+export const rateRow = (
+  scenario: string,
+  metric: string,
+  subject: readonly number[],
+  floor: { readonly name: string; readonly values: readonly number[] },
+  target: Target | null,
+): Row => rowBeside(scenario, metric, { unit: 'tasks/s', values: subject }, floor, target);
 
 /** A row of a figure that stands for itself. */
 export function figure(
