@@ -15,6 +15,7 @@ import { oneTopic } from './scenarios/one-topic.ts';
 import { politeness } from './scenarios/politeness.ts';
 import { requestReply } from './scenarios/request-reply.ts';
 import { servers } from './scenarios/servers.ts';
+import { soak } from './scenarios/soak.ts';
 import { stalled } from './scenarios/stalled.ts';
 import { topics } from './scenarios/topics.ts';
 import { topicsOfServers } from './scenarios/topics-of-servers.ts';
@@ -33,6 +34,7 @@ const ON_SQLITE: Readonly<Partial<Record<ScenarioName, Scenario<SqlitePlace>>>> 
   'once-used': onceUsed,
   noisy,
   'request-reply': requestReply,
+  soak,
 };
 const ON_CASSANDRA: Readonly<Partial<Record<ScenarioName, Scenario<CassandraPlace>>>> = {
   http,
@@ -86,8 +88,10 @@ async function main(): Promise<void> {
   };
   options.progress('');
   if (options.output === 'json') console.log(asJson(rows, about));
-  else if (options.output === 'csv') console.log(asCsv(rows));
-  else {
+  else if (options.output === 'csv') {
+    // Of soak the windows are there already.
+    if (!options.scenarios.includes('soak')) console.log(asCsv(rows));
+  } else {
     const machine = `Node ${about.node}, ${about.cpus} × ${about.cpu}, load ${about.load}`;
     console.log(`${asTable(rows)}\n\n${machine}, ${about.rounds} rounds`);
   }

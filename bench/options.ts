@@ -1,4 +1,5 @@
 import { parseArgs } from 'node:util';
+import { LEASE_TASKS } from '../src/core/bounds.ts';
 
 export type StoreKind = 'sqlite' | 'cassandra';
 
@@ -13,6 +14,7 @@ const SCENARIOS = {
   'once-used': ['sqlite'],
   noisy: ['sqlite'],
   'request-reply': ['sqlite'],
+  soak: ['sqlite'],
   'one-topic': ['cassandra'],
   'many-topics': ['cassandra'],
   creep: ['cassandra'],
@@ -29,6 +31,20 @@ const BY_DEFAULT: Readonly<Record<StoreKind, readonly ScenarioName[]>> = {
 };
 const ROUNDS: Readonly<Record<StoreKind, number>> = { sqlite: 7, cassandra: 5 };
 
+/** What the scenario `soak` does. */
+export interface SoakOptions {
+  readonly seconds: number;
+  /** How long a window is; a whole number of them are measured. */
+  readonly windowSeconds: number;
+  /** Tasks a second that are published, whatever the answers take; null: each publisher waits for its answer. */
+  readonly rate: number | null;
+  readonly publishers: number;
+  /** Tasks that are worked on at the same time. */
+  readonly workers: number;
+  /** Whether the server is killed, and started again, halfway. */
+  readonly disturb: boolean;
+}
+
 export interface BenchOptions {
   /** `sqlite`, `cassandra`, or the address of a cluster that is up. */
   readonly store: string;
@@ -40,6 +56,7 @@ export interface BenchOptions {
   readonly rounds: number;
   /** Tasks of the scenarios `creep` and `delayed`. */
   readonly tasks: number;
+  readonly soak: SoakOptions;
   /** Told on stderr what is going on, so that stdout holds the figures alone. */
   readonly progress: (text: string) => void;
 }
@@ -66,16 +83,37 @@ Options:
   --tasks N        tasks of the scenarios creep and delayed (default: 1000000; with --quick 200000)
   --quick          fewer rounds and tasks: says whether it runs, not how fast
   --rounds N       rounds that count, after one that warms up (default: ${ROUNDS.sqlite}, on Cassandra ${ROUNDS.cassandra}; with --quick 3)
+  --seconds N      of soak: how long is measured, after 2 s that warm up (default: 60; with --quick 10)
+  --window N       of soak: seconds of a window (default: 5; with --quick 1)
+  --publishers N   of soak: callers that each publish a task and wait for its result, again and again (default: 8)
+  --rate N         of soak: so many tasks published a second instead, 1,000 under way at the most; times count from
+                   when each was due
+  --workers N      of soak: tasks that are worked on at the same time (default: 8)
+  --disturb        of soak: kill -9 the server halfway, and start it again
   --json           print JSON, to compare runs by a program
-  --csv            print CSV
+  --csv            print CSV; with --scenario soak alone, a line a window as soon as it is over (see below)
   --help           this text
 
 Floors:
   insert           the same rows, written by better-sqlite3 in transactions of 200 into the same table,
                    WAL and synchronous=FULL
   empty route      a POST route on the same server that validates the same body and does nothing, loaded the same way
+  plain HTTP       the same handler behind a route of its own, in the process of the subscriber, by as many callers
   F1               the same task as a plain INSERT of one row, prepared, by 128 callers, over the same driver
   F2               the same as a conditional INSERT (IF NOT EXISTS)
+
+Windows of soak, as CSV:
+  time, second     when the window began, and how long after the first one
+  rate, p50, p99   round trips from publish to result that ended in it: how many a second, and milliseconds
+  errors           calls of publishers that failed, the sum of the next five. Each counts, also where the client makes
+                   it again and nobody but it notices
+  connection_lost, unavailable, broker_busy, timeouts, other
+                   no server was reached, or the connection broke; the server had no store, was no holder, was shutting
+                   down or unsure; it had too much under way; no answer in time; anything else
+  pull_errors, completion_errors
+                   calls of workers that failed, of whatever kind: to lease tasks, and to settle or extend them, with
+                   what such a call refused
+What happens while it warms up, or ends, counts nowhere. The command fails where a task is not settled in the end.
 
 The folder is made in TMPDIR. Where another program keeps the disk busy, floor and queue wait for it alike and their
 ratio flatters; in a folder that is kept in memory (TMPDIR=/dev/shm) only the processor counts.
@@ -93,6 +131,12 @@ export function readOptions(args: readonly string[]): BenchOptions | null {
       tasks: { type: 'string' },
       quick: { type: 'boolean', default: false },
       rounds: { type: 'string' },
+      seconds: { type: 'string' },
+      window: { type: 'string' },
+      publishers: { type: 'string' },
+      rate: { type: 'string' },
+      workers: { type: 'string' },
+      disturb: { type: 'boolean', default: false },
       json: { type: 'boolean', default: false },
       csv: { type: 'boolean', default: false },
       help: { type: 'boolean', default: false },
@@ -103,15 +147,58 @@ export function readOptions(args: readonly string[]): BenchOptions | null {
     return null;
   }
   const kind = kindOf(values.store);
+  const scenarios = (values.scenario ?? BY_DEFAULT[kind]).map((name) => checkScenario(name, kind));
+  const output = values.json ? 'json' : values.csv ? 'csv' : 'table';
+  if (scenarios.includes('soak')) {
+    if (output === 'csv' && scenarios.length > 1) {
+      throw new Error(
+        `--csv: "${scenarios.join(', ')}" can't share one table, since soak has a line a window; for example: --scenario soak --csv`,
+      );
+    }
+  } else {
+    const stray = (['seconds', 'window', 'publishers', 'rate', 'workers', 'disturb'] as const).find(
+      (name) => values[name] !== undefined && values[name] !== false,
+    );
+    if (stray !== undefined) {
+      throw new Error(`--${stray}: is for soak, not for ${scenarios.join(', ')}; for example: --scenario soak --csv`);
+    }
+  }
   return {
     store: values.store,
     kind,
-    scenarios: (values.scenario ?? BY_DEFAULT[kind]).map((name) => checkScenario(name, kind)),
-    output: values.json ? 'json' : values.csv ? 'csv' : 'table',
+    scenarios,
+    output,
     quick: values.quick,
     rounds: wholeNumber('rounds', values.rounds, values.quick ? 3 : ROUNDS[kind], 1, 100),
     tasks: wholeNumber('tasks', values.tasks, values.quick ? 200_000 : 1_000_000, 50_000, 100_000_000),
+    soak: soakOptions(values),
     progress: showProgress,
+  };
+}
+
+type SoakValues = Readonly<Partial<Record<'seconds' | 'window' | 'publishers' | 'rate' | 'workers', string>>> & {
+  readonly quick: boolean;
+  readonly disturb: boolean;
+};
+
+function soakOptions({ quick, disturb, rate, ...values }: SoakValues): SoakOptions {
+  const seconds = wholeNumber('seconds', values.seconds, quick ? 10 : 60, 1, 30 * 86_400);
+  const windowSeconds = wholeNumber('window', values.window, quick ? 1 : 5, 1, 3_600);
+  if (seconds % windowSeconds !== 0) {
+    throw new Error(
+      `--window: "${windowSeconds}" does not divide the ${seconds} seconds that are measured; for example: --seconds 60 --window 5`,
+    );
+  }
+  if (rate !== undefined && values.publishers !== undefined) {
+    throw new Error(`--rate: "${rate}" goes without --publishers, who wait for answers; for example: --rate 100`);
+  }
+  return {
+    seconds,
+    windowSeconds,
+    rate: rate === undefined ? null : wholeNumber('rate', rate, 100, 1, 100_000),
+    publishers: wholeNumber('publishers', values.publishers, 8, 1, 1_000),
+    workers: wholeNumber('workers', values.workers, 8, 1, LEASE_TASKS),
+    disturb,
   };
 }
 

@@ -6,7 +6,8 @@ import { built } from './place.ts';
 import { StatementWatch } from './statements.ts';
 
 export type ServerOrder =
-  | { readonly kind: 'open'; readonly store: string }
+  /** On a port of its choice when none is given. */
+  | { readonly kind: 'open'; readonly store: string; readonly port?: number }
   /** Enqueues so many tasks, not over HTTP. */
   | { readonly kind: 'fill'; readonly topic: string; readonly tasks: number }
   /** Only reports. */
@@ -25,7 +26,7 @@ let origin = '';
 let queue: LocalQueue | null = null;
 let stopServer: (() => Promise<void>) | null = null;
 
-async function open(store: string): Promise<void> {
+async function open(store: string, port: number): Promise<void> {
   const { createServer } = await built<typeof import('../src/http/server.ts')>('http/server.js');
   const contract = await built<typeof import('../src/http/contract/tasks.ts')>('http/contract/tasks.js');
   const { TopicParams } = await built<typeof import('../src/http/contract/topics.ts')>('http/contract/topics.js');
@@ -51,7 +52,7 @@ async function open(store: string): Promise<void> {
     },
   );
   stopServer = () => server.stop();
-  origin = await server.listen('127.0.0.1', 0);
+  origin = await server.listen('127.0.0.1', port);
   await queue.reachableAt(origin);
 }
 
@@ -61,7 +62,7 @@ async function fill(topic: string, tasks: number): Promise<void> {
 }
 
 answerOrders<ServerOrder, ServerReport>(async (order) => {
-  if (order.kind === 'open') await open(order.store);
+  if (order.kind === 'open') await open(order.store, order.port ?? 0);
   else if (order.kind === 'fill') await fill(order.topic, order.tasks);
   else if (order.kind === 'stop') {
     await stopServer?.();
