@@ -65,9 +65,11 @@ export class Tally {
  * window and behind the last counts nowhere.
  */
 export class Windows {
+  readonly count: number;
   readonly #windowMs: number;
   readonly #now: () => number;
-  readonly #tallies: readonly Tally[];
+  /** Of those that have begun and are not closed: a histogram is large, and a load may last for days. */
+  readonly #tallies = new Map<number, Tally>();
   /** The whole of them. */
   readonly total = new Tally();
   readonly #counted = new WeakSet<object>();
@@ -76,13 +78,9 @@ export class Windows {
 
   /** @param now milliseconds of a clock that never goes back */
   constructor(count: number, windowMs: number, now: () => number = () => performance.now()) {
+    this.count = count;
     this.#windowMs = windowMs;
     this.#now = now;
-    this.#tallies = Array.from({ length: count }, () => new Tally());
-  }
-
-  get count(): number {
-    return this.#tallies.length;
   }
 
   /** The first one begins. @param at its time, in milliseconds since 1970 */
@@ -109,9 +107,10 @@ export class Windows {
     for (const tally of this.#current()) tally.error(kind);
   }
 
-  /** A line of a window, under WINDOW_COLUMNS; percentiles are empty where there were no round trips. */
-  line(nth: number): string {
-    const tally = this.#tallies[nth]!;
+  /** The line of a window that is over, under WINDOW_COLUMNS; percentiles are empty where there were no round trips. */
+  close(nth: number): string {
+    const tally = this.#tallies.get(nth) ?? new Tally();
+    this.#tallies.delete(nth);
     const { p50, p99 } = tally.percentiles();
     const times = tally.roundTrips === 0 ? ['', ''] : [p50, p99];
     const startMs = nth * this.#windowMs;
@@ -126,7 +125,10 @@ export class Windows {
   }
 
   #current(): readonly Tally[] {
-    const tally = this.#tallies[Math.floor((this.#now() - this.#start) / this.#windowMs)];
-    return tally === undefined ? [] : [tally, this.total];
+    const nth = Math.floor((this.#now() - this.#start) / this.#windowMs);
+    if (nth < 0 || nth >= this.count) return [];
+    const tally = this.#tallies.get(nth) ?? new Tally();
+    this.#tallies.set(nth, tally);
+    return [tally, this.total];
   }
 }

@@ -4,17 +4,17 @@
  */
 import { setMaxListeners } from 'node:events';
 import { setTimeout as wait } from 'node:timers/promises';
-import type { Backend } from '../../src/client/backend.ts';
 import type { HttpQueue } from '../../src/client/http-queue.ts';
 import type { Client, Task } from '../../src/client/index.ts';
 import { Child } from '../child.ts';
+import { countFailures, countTrouble } from '../failures.ts';
 import type { BenchOptions } from '../options.ts';
 import { PAYLOAD } from '../payload.ts';
 import { built, type Place } from '../place.ts';
 import { together } from '../rounds.ts';
 import type { ServerOrder, ServerReport } from '../server.ts';
 import { figure, type Row, type ValueTarget } from '../table.ts';
-import { type CountedError, ERRORS, WINDOW_COLUMNS, Windows } from '../windows.ts';
+import { ERRORS, WINDOW_COLUMNS, Windows } from '../windows.ts';
 
 const TOPIC = 'soak';
 const WARM_UP_MS = 2_000;
@@ -27,39 +27,68 @@ const MOST_UNDER_WAY = 1_000;
 
 const NONE: ValueTarget = { of: 'value', is: 'at most', bound: 0 };
 
-type Server = Child<ServerOrder, ServerReport>;
-
 export async function soak(place: Place, options: BenchOptions): Promise<readonly Row[]> {
+  const server = new Server(place.fresh());
+  try {
+    return await soakOn(server, await server.start(), options);
+  } finally {
+    await server.stop();
+  }
+}
+
+class Server {
+  readonly #store: string;
+  #child: Child<ServerOrder, ServerReport> | null = null;
+  #isOver = false;
+
+  constructor(store: string) {
+    this.#store = store;
+  }
+
+  /** @returns where it listens */
+  async start(port = 0): Promise<string> {
+    this.#child = new Child('server.ts');
+    return (await this.#child.ask({ kind: 'open', store: this.#store, port })).origin;
+  }
+
+  /** Kills it, and starts it again where it was. */
+  async restart(port: number): Promise<void> {
+    await this.#child?.stop('SIGKILL');
+    if (!this.#isOver) await this.start(port);
+  }
+
+  async stop(): Promise<void> {
+    this.#isOver = true;
+    await this.#child?.stop();
+  }
+}
+
+async function soakOn(server: Server, origin: string, options: BenchOptions): Promise<readonly Row[]> {
   const { seconds, windowSeconds, disturb, workers } = options.soak;
-  const store = place.fresh();
-  const ended = new AbortController();
-  const pause = (ms: number): Promise<void> => wait(ms, undefined, { signal: ended.signal });
-  let server: Server = new Child('server.ts');
-  const { origin } = await server.ask({ kind: 'open', store });
   const windows = new Windows(seconds / windowSeconds, windowSeconds * 1_000);
   const publishing = await connect(origin, windows);
   const working = await connect(origin, windows);
   const load = new Load(publishing.client, windows, options);
+  const ended = new AbortController();
+  const pause = (ms: number): Promise<void> => wait(ms, undefined, { signal: ended.signal });
   const killAndRestart = async (): Promise<void> => {
     await pause((seconds * 1_000) / 2);
     options.progress('soak: kill -9, and a new server');
-    await server.stop('SIGKILL');
-    server = new Child('server.ts');
-    await server.ask({ kind: 'open', store, port: Number(new URL(origin).port) });
+    await server.restart(Number(new URL(origin).port));
+  };
+  const timetable = async (): Promise<void> => {
+    options.progress('soak: warm-up');
+    await pause(WARM_UP_MS);
+    windows.begin(Date.now());
+    if (options.output === 'csv') console.log(WINDOW_COLUMNS);
+    await Promise.all([showWindows(windows, options, pause), ...(disturb ? [killAndRestart()] : [])]);
+    load.stop();
+    options.progress('soak: waiting for what is under way');
   };
   try {
     const answering = working.client
       .subscriber(TOPIC, { leaseMs: LEASE_MS })
       .run(({ payload }: Task) => payload, { concurrency: workers });
-    const timetable = async (): Promise<void> => {
-      options.progress('soak: warm-up');
-      await pause(WARM_UP_MS);
-      windows.begin(Date.now());
-      if (options.output === 'csv') console.log(WINDOW_COLUMNS);
-      await Promise.all([showWindows(windows, options, pause), ...(disturb ? [killAndRestart()] : [])]);
-      load.stop();
-      options.progress('soak: waiting for what is under way');
-    };
     // Workers that end before they are told to would let the load wait for ever.
     await Promise.race([Promise.all([timetable(), load.run()]), answering.then(endedEarly)]);
     await publishing.client.drain();
@@ -73,7 +102,6 @@ export async function soak(place: Place, options: BenchOptions): Promise<readonl
     load.stop();
     publishing.close();
     working.close();
-    await server.stop();
   }
 }
 
@@ -90,7 +118,8 @@ async function showWindows(
     options.progress(`soak: window ${nth + 1}/${windows.count}`);
     // A timer may be early, by less than a millisecond.
     for (let left = windows.leftMs(nth); left > 0; left = windows.leftMs(nth)) await pause(left);
-    if (options.output === 'csv') console.log(windows.line(nth));
+    const line = windows.close(nth);
+    if (options.output === 'csv') console.log(line);
   }
 }
 
@@ -100,22 +129,12 @@ interface Connected {
   close(): void;
 }
 
-/**
- * A client over HTTP whose every call is seen: calls that the client makes again until they succeed show nowhere else.
- * What goes wrong without a call that fails (a settlement that is refused, say) it tells.
- */
 async function connect(origin: string, windows: Windows): Promise<Connected> {
   const { Client } = await built<typeof import('../../src/client/index.ts')>('client/index.js');
   const { HttpQueue } = await built<typeof import('../../src/client/http-queue.ts')>('client/http-queue.js');
   const queue = new HttpQueue(origin, { requestTimeoutMs: REQUEST_TIMEOUT_MS });
-  const client = new Client(watched(queue, windows), {
-    requestTimeoutMs: REQUEST_TIMEOUT_MS,
-    onError: (error, { during }) => {
-      if (during === 'lease') windows.error(error, 'pull_errors');
-      else if (during === 'settle' || during === 'extend') windows.error(error, 'completion_errors');
-      else windows.error(error);
-    },
-  });
+  const options = { requestTimeoutMs: REQUEST_TIMEOUT_MS, onError: countTrouble(windows) };
+  const client = new Client(countFailures(queue, windows), options);
   return {
     client,
     queue,
@@ -123,23 +142,6 @@ async function connect(origin: string, windows: Windows): Promise<Connected> {
       client.close();
       queue.close();
     },
-  };
-}
-
-function watched(queue: HttpQueue, windows: Windows): Backend {
-  const seen = async <T>(call: Promise<T>, kind?: CountedError): Promise<T> => {
-    try {
-      return await call;
-    } catch (error) {
-      windows.error(error, kind);
-      throw error;
-    }
-  };
-  return {
-    enqueue: (...args) => seen(queue.enqueue(...args)),
-    task: (...args) => seen(queue.task(...args)),
-    lease: (request) => seen(queue.lease(request), 'pull_errors'),
-    settle: (request) => seen(queue.settle(request), 'completion_errors'),
   };
 }
 

@@ -14,7 +14,7 @@ describe('what a load saw, by windows', () => {
     return new Windows(count, 2_000, () => clock.ms);
   };
   const lines = (windows: Windows): readonly string[] =>
-    Array.from({ length: windows.count }, (_, nth) => windows.line(nth));
+    Array.from({ length: windows.count }, (_, nth) => windows.close(nth));
   const busy = (): QueueError => new QueueError('busy');
 
   test('has the columns that others read', () => {
