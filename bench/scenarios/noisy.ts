@@ -3,8 +3,8 @@ import { Child } from '../child.ts';
 import type { NeighboursOrder, NeighboursReport } from '../neighbours.ts';
 import type { BenchOptions } from '../options.ts';
 import type { Place } from '../place.ts';
-import { inRounds, median, ratioOf } from '../rounds.ts';
-import { figure, meets, type Row, type Target } from '../table.ts';
+import { inRounds, median } from '../rounds.ts';
+import { figure, type Row, rowBeside, type Target } from '../table.ts';
 
 const TOPICS = 1_000;
 const PER_SECOND = 50;
@@ -30,18 +30,15 @@ export async function noisy(place: Place, options: BenchOptions): Promise<readon
       options.progress(`noisy: ${TOPICS} small topics, ${text}`),
     );
     const of = (series: string, part: keyof NeighboursReport) => (reports.get(series) ?? []).map((one) => one[part]);
-    const rows = (['p50', 'p99'] as const).map((part): Row => {
-      const value = median(of('beside', part));
-      const ratio = ratioOf(of('beside', part), of('alone', part));
-      const target = part === 'p99' ? TWICE : null;
-      return {
-        ...figure('noisy', `enqueue to lease of ${TOPICS} small topics beside a noisy one, ${part}`, value, 'ms'),
-        floor: { name: 'without it', value: median(of('alone', part)) },
-        ratio,
-        target,
-        reached: target && meets(target, { value, ratio }),
-      };
-    });
+    const rows = (['p50', 'p99'] as const).map((part) =>
+      rowBeside(
+        'noisy',
+        `enqueue to lease of ${TOPICS} small topics beside a noisy one, ${part}`,
+        { unit: 'ms', values: of('beside', part) },
+        { name: 'without it', values: of('alone', part) },
+        part === 'p99' ? TWICE : null,
+      ),
+    );
     const rate = median(of('beside', 'noisyPerSecond'));
     return [...rows, figure('noisy', `the noisy one, ${waiting} tasks waiting at first`, rate, 'tasks/s')];
   } finally {

@@ -3,9 +3,9 @@ import { Child } from '../child.ts';
 import { writeOnceUsed } from '../once-used.ts';
 import type { BenchOptions } from '../options.ts';
 import { built, openBuiltQueue } from '../place.ts';
-import { inRounds, median, ratioOf } from '../rounds.ts';
+import { inRounds } from '../rounds.ts';
 import type { SqlitePlace } from '../sqlite.ts';
-import { figure, meets, type Row, type Target } from '../table.ts';
+import { figure, type Row, rowBeside, type Target } from '../table.ts';
 import type { TopicsOrder, TopicsReport } from '../topics.ts';
 
 const ACTIVE = 1_000;
@@ -46,28 +46,26 @@ export async function onceUsed(place: SqlitePlace, options: BenchOptions): Promi
       (text) => options.progress(`once-used: ${ACTIVE} active topics, ${text}`),
     );
     const of = (series: string, part: keyof Pass) => (rates.get(series) ?? []).map((round) => round[part]);
-    const row = (metric: string, unit: string, part: keyof Pass, target: Target): Row => {
-      const value = median(of('full', part));
-      const ratio = ratioOf(of('full', part), of('empty', part));
-      const floor = { name: `${ACTIVE} alone`, value: median(of('empty', part)) };
-      return {
-        ...figure('once-used', metric, value, unit),
-        floor,
-        ratio,
+    const row = (metric: string, unit: string, part: keyof Pass, target: Target): Row =>
+      rowBeside(
+        'once-used',
+        metric,
+        { unit, values: of('full', part) },
+        { name: `${ACTIVE} alone`, values: of('empty', part) },
         target,
-        reached: meets(target, { value, ratio }),
-      };
-    };
+      );
     const beside = `${ACTIVE} active topics beside ${many} used once`;
     return [
       row(`enqueue, ${beside}`, 'tasks/s', 'enqueue', FAST),
       row(`drain, ${beside}`, 'tasks/s', 'drain', FAST),
       row(`store calls for a task, ${beside}`, 'calls', 'calls', SMALL),
       row(`resident, ${beside}`, 'MB', 'residentMb', SMALL),
-      {
-        ...figure('once-used', `start of a server with ${many} topics used once`, full.openMs, 'ms'),
-        floor: { name: 'with none', value: empty.openMs },
-      },
+      rowBeside(
+        'once-used',
+        `start of a server with ${many} topics used once`,
+        { unit: 'ms', values: [full.openMs] },
+        { name: 'with none', values: [empty.openMs] },
+      ),
       figure('once-used', 'found by an audit of it', found, 'findings', { of: 'value', is: 'at most', bound: 0 }),
     ];
   } finally {

@@ -9,7 +9,7 @@ import type { CassandraPlace } from '../cassandra.ts';
 import { Child } from '../child.ts';
 import type { BenchOptions } from '../options.ts';
 import type { ServerOrder, ServerReport } from '../server.ts';
-import { figure, meets, type Row, type Target } from '../table.ts';
+import { figure, type Row, rowBeside, type Target } from '../table.ts';
 
 const SERVERS = 2;
 const HOSTS = 200;
@@ -42,16 +42,14 @@ export async function politeness(place: CassandraPlace, options: BenchOptions): 
     options.progress('politeness: fetching');
     const log = await fetchAll({ queues, workers: WORKERS, fetchMs: FETCH_MS, tasks: HOSTS * pages });
     const allowed = (HOSTS * 1_000) / (REST_MS + FETCH_MS);
-    const value = rateOf(log);
-    const ratio = value / allowed;
     return [
-      {
-        ...figure('politeness', `${HOSTS} hosts, ${WORKERS} workers, ${SERVERS} servers`, value, 'fetches/s'),
-        floor: { name: 'what the limits allow', value: allowed },
-        ratio,
-        target: MOST,
-        reached: meets(MOST, { value, ratio }),
-      },
+      rowBeside(
+        'politeness',
+        `${HOSTS} hosts, ${WORKERS} workers, ${SERVERS} servers`,
+        { unit: 'fetches/s', values: [rateOf(log)] },
+        { name: 'what the limits allow', values: [allowed] },
+        MOST,
+      ),
       figure('politeness', `fetches within ${REST_MS} ms of the one before`, tooSoon(log, REST_MS).length, 'fetches', {
         of: 'value',
         is: 'at most',

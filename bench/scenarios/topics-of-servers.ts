@@ -8,7 +8,7 @@ import type { BenchOptions } from '../options.ts';
 import { tasksOf } from '../payload.ts';
 import { Times } from '../rounds.ts';
 import type { ServerOrder, ServerReport } from '../server.ts';
-import { figure, meets, type Row, type Target } from '../table.ts';
+import { figure, type Row, rateRow, rowBeside, type Target } from '../table.ts';
 
 const SERVERS = 2;
 const TASKS_EACH = 10;
@@ -100,21 +100,17 @@ async function measure(
 
 function rowsOf(one: Measured, floor: Measured): readonly Row[] {
   const name = `${one.topics} topics of ${TASKS_EACH}, ${SERVERS} servers`;
-  const rate = (metric: 'enqueue' | 'drain'): Row => ({
-    ...figure('topics', `${metric}, ${name}`, one[metric], 'tasks/s'),
-    floor: { name: `${floor.topics} topics`, value: floor[metric] },
-    ratio: one[metric] / floor[metric],
-  });
-  const cost = (metric: string, part: 'enqueueStatements' | 'drainStatements'): Row => {
-    const [value, ratio] = [one[part], one[part] / floor[part]];
-    return {
-      ...figure('topics', `statements for a task, ${metric}, ${name}`, value, 'statements'),
-      floor: { name: `${floor.topics} topics`, value: floor[part] },
-      ratio,
-      target: ALIKE,
-      reached: meets(ALIKE, { value, ratio }),
-    };
-  };
+  const beside = `${floor.topics} topics`;
+  const rate = (metric: 'enqueue' | 'drain'): Row =>
+    rateRow('topics', `${metric}, ${name}`, [one[metric]], { name: beside, values: [floor[metric]] }, null);
+  const cost = (metric: string, part: 'enqueueStatements' | 'drainStatements'): Row =>
+    rowBeside(
+      'topics',
+      `statements for a task, ${metric}, ${name}`,
+      { unit: 'statements', values: [one[part]] },
+      { name: beside, values: [floor[part]] },
+      ALIKE,
+    );
   const { p50, p99 } = one.lease.percentiles();
   return [
     rate('enqueue'),

@@ -5,8 +5,8 @@
 import { Child } from '../child.ts';
 import type { BenchOptions } from '../options.ts';
 import type { Place } from '../place.ts';
-import { inRounds, median, type Percentiles, ratioOf } from '../rounds.ts';
-import { figure, meets, type Row, type Target, type ValueTarget } from '../table.ts';
+import { inRounds, type Percentiles } from '../rounds.ts';
+import { figure, type Row, rateRow, rowBeside, type Target, type ValueTarget } from '../table.ts';
 import type { TopicsOrder, TopicsReport } from '../topics.ts';
 
 /** Less than this many tasks say little about a rate. */
@@ -115,26 +115,20 @@ async function afterwards(few: Measured, many: Measured, options: BenchOptions):
   );
   return (['p50', 'p99'] as const).map((percentile) => {
     const of = (series: string) => (times.get(series) ?? []).map((round) => round[percentile]);
-    const value = median(of('many'));
-    const ratio = ratioOf(of('many'), of('few'));
-    const target = percentile === 'p50' ? AS_FAST : null;
-    return {
-      ...figure('topics', `lease beside ${many.topics} idle topics, ${percentile}`, value, 'ms'),
-      floor: { name: `beside ${few.topics}`, value: median(of('few')) },
-      ratio,
-      target,
-      reached: target && meets(target, { value, ratio }),
-    };
+    return rowBeside(
+      'topics',
+      `lease beside ${many.topics} idle topics, ${percentile}`,
+      { unit: 'ms', values: of('many') },
+      { name: `beside ${few.topics}`, values: of('few') },
+      percentile === 'p50' ? AS_FAST : null,
+    );
   });
 }
 
 function rowsOf(one: Measured, floor: Measured): readonly Row[] {
   const name = `${one.topics} ${one.topics === 1 ? 'topic' : 'topics'}`;
-  const beside = (metric: 'enqueue' | 'drain'): Row => ({
-    ...figure('topics', `${metric}, ${name}`, one[metric], 'tasks/s'),
-    floor: { name: 'one topic', value: floor[metric] },
-    ratio: one[metric] / floor[metric],
-  });
+  const beside = (metric: 'enqueue' | 'drain'): Row =>
+    rateRow('topics', `${metric}, ${name}`, [one[metric]], { name: 'one topic', values: [floor[metric]] }, null);
   return [
     beside('enqueue'),
     beside('drain'),
@@ -146,14 +140,11 @@ function rowsOf(one: Measured, floor: Measured): readonly Row[] {
   ];
 }
 
-function fewOfMany(many: Measured, alone: number): Row {
-  const value = many.callsPerTask!;
-  const ratio = value / alone;
-  return {
-    ...figure('topics', `${CHANGING} topics change beside ${many.topics} that wait`, value, 'store calls/task'),
-    floor: { name: 'alone', value: alone },
-    ratio,
-    target: TWICE,
-    reached: meets(TWICE, { value, ratio }),
-  };
-}
+const fewOfMany = (many: Measured, alone: number): Row =>
+  rowBeside(
+    'topics',
+    `${CHANGING} topics change beside ${many.topics} that wait`,
+    { unit: 'store calls/task', values: [many.callsPerTask!] },
+    { name: 'alone', values: [alone] },
+    TWICE,
+  );
