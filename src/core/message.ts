@@ -1,4 +1,4 @@
-import type { Place } from './entry.ts';
+import type { EntryStatus, Place } from './entry.ts';
 
 /**
  * The row by which a task is found: by its message id, or, for a task without one that has moved, by its uid.
@@ -21,6 +21,10 @@ export type MessageStatus = 'live' | 'done' | 'dead' | 'expired' | 'cancelled';
 
 /** A dead letter can still be redriven, but it is settled as far as dedup goes. */
 export const isLive = (status: MessageStatus): boolean => status === 'live';
+
+/** What a row says of a task whose entry ended so; null where the row is not this entry's. */
+export const endedStatus = ({ status }: { readonly status: EntryStatus }): MessageStatus | null =>
+  status === 'done' || status === 'expired' || status === 'cancelled' ? status : null;
 
 /** The condition of a write; an absent row meets only `absent`. */
 export type MessageCondition =

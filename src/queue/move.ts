@@ -9,6 +9,7 @@ import {
   type Place,
 } from '../core/entry.ts';
 import { segmentOf } from '../core/log.ts';
+import { endedStatus } from '../core/message.ts';
 import {
   commitPatch,
   type MoveChanges,
@@ -259,23 +260,34 @@ export class Mover {
   }
 
   /**
-   * Makes sure that the destination of a moved entry is ready, and that its row says where it is; then it may be passed.
+   * Makes sure that the destination of a moved entry is ready, and that its row does not say any more that it is here; then
+   * it may be passed, and deleted.
    * @returns the log it moved to
    */
   async ensureArrived(moved: EntryHead): Promise<Log> {
     const place = moved.dest!;
     const dest = await this.#engine.book.log(place);
     const head = await readHead(this.#engine.store, place);
-    // One that has ended, or gone on, sees to its row itself, which may have outlived its window by now.
-    if (head === null || head.uid !== moved.uid || isFinal(head.status)) return dest;
+    if (head === null || head.uid !== moved.uid) return dest;
     if (head.status === 'pending') {
       await this.resolve(dest, [asPending(dest, head)]);
       return dest;
     }
-    // Whoever moved it may have died before it told whoever schedules the destination.
-    if (place.id >= dest.nextId) this.#engine.signals.news(dest);
+    // One that has gone on, or ended, sees to its row itself; but not soon enough for who deletes the way there.
+    if (head.status === 'moved') {
+      await this.ensureArrived(head);
+      return dest;
+    }
     const topic = await this.#engine.book.topicOf(dest, topicOf(place, head));
-    await this.#updateRows(topic, dest, [{ ...head, place }], head.placedAt);
+    const status = endedStatus(head);
+    if (status !== null) {
+      const ended = { task: head, place, status, at: head.updatedAt };
+      await this.#engine.messages.settle(topic.name, topic.settings, [ended]);
+    } else if (!isFinal(head.status)) {
+      // Whoever moved it may have died before it told whoever schedules the destination.
+      if (place.id >= dest.nextId) this.#engine.signals.news(dest);
+      await this.#updateRows(topic, dest, [{ ...head, place }], head.placedAt);
+    }
     return dest;
   }
 }

@@ -12,7 +12,7 @@ import { isPurged } from '../core/claim.ts';
 import { type Entry, type EntryChange, type EntryHead, FINAL_VERSION, type LogAddress } from '../core/entry.ts';
 import { withAttempt } from '../core/history.ts';
 import { closableSegments, completionOf, DEAD_TIER, segmentEnd, segmentOf, segmentStart } from '../core/log.ts';
-import type { MessageStatus } from '../core/message.ts';
+import { endedStatus } from '../core/message.ts';
 import { decideDead, decideScan, type ScanDecision } from '../core/scan.ts';
 import type { Claimer } from '../queue/claim.ts';
 import type { Engine } from '../queue/engine.ts';
@@ -244,7 +244,7 @@ export class Scanner {
       topic.name,
       topic.settings,
       settled.flatMap((head) => {
-        const status = rowStatus(head);
+        const status = endedStatus(head);
         return status === null
           ? []
           : [{ task: head, place: placeIn(log.address, head.id), status, at: head.updatedAt }];
@@ -458,7 +458,3 @@ function inBatches(group: readonly Ending[]): Ending[][] {
   for (let at = 0; at < group.length; at += BATCH_ENTRIES) batches.push(group.slice(at, at + BATCH_ENTRIES));
   return batches;
 }
-
-/** What a message row says of a task whose entry ended so; null where the row is not this entry's. */
-const rowStatus = ({ status }: EntryHead): MessageStatus | null =>
-  status === 'done' || status === 'expired' || status === 'cancelled' ? status : null;
