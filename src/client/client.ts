@@ -1,4 +1,5 @@
 import { invalid } from '../core/errors.ts';
+import { checkFields } from '../core/fields.ts';
 import { optionalInteger } from '../core/numbers.ts';
 import type { Backend } from './backend.ts';
 import { Connection } from './connection.ts';
@@ -31,6 +32,7 @@ export interface ClientOptions<T extends TopicSchemas = AnyTopics> {
 }
 
 const LONGEST_MS = 2 ** 31 - 1;
+const OPTIONS: ReadonlySet<string> = new Set<keyof ClientOptions>(['topics', 'requestTimeoutMs', 'retryMs', 'onError']);
 
 /**
  * Publishers and subscribers of one queue. None of its promises ends the process when it rejects unheard.
@@ -52,6 +54,7 @@ export class Client<T extends TopicSchemas = AnyTopics> implements TwoPhase {
    * @throws QueueError `invalid-input`, `topic-invalid`
    */
   constructor(queue: string | URL | Backend, options: ClientOptions<T> = {}) {
+    checkFields(options, '', "a client's options", OPTIONS, '{"retryMs": 60000}');
     const requestTimeoutMs = optionalInteger(options.requestTimeoutMs, '/requestTimeoutMs', 1, LONGEST_MS) ?? 10_000;
     const retryMs = optionalInteger(options.retryMs, '/retryMs', 0, LONGEST_MS) ?? 60_000;
     const report = reporter(options.onError);

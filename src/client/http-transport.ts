@@ -144,8 +144,8 @@ export class HttpTransport {
 function parseAddress(address: string | URL): URL {
   const text = String(address);
   const url = URL.canParse(text) ? new URL(text) : null;
-  if (url === null || (url.protocol !== 'http:' && url.protocol !== 'https:')) {
-    throw invalid('/url', text, 'the address of a server', '"http://127.0.0.1:8080"');
+  if (url === null || (url.protocol !== 'http:' && url.protocol !== 'https:') || url.search !== '' || url.hash !== '') {
+    throw invalid('/url', text, 'the address of a server (http or https, without a query)', '"http://127.0.0.1:8080"');
   }
   return url;
 }

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { type ErrorCode, invalid, QueueError } from '../core/errors.ts';
+import { checkFields } from '../core/fields.ts';
 import { jsonText } from '../core/json.ts';
 import { messageIdFromKey } from '../core/message.ts';
 import { integer } from '../core/numbers.ts';
@@ -36,6 +37,7 @@ export interface TaskHandle {
   result(options?: ResultOptions): Promise<JsonValue>;
 }
 
+const RESULT_OPTIONS: ReadonlySet<string> = new Set<keyof ResultOptions>(['timeoutMs', 'signal']);
 const OPTIONS: ReadonlySet<string> = new Set<keyof PublishOptions>([
   'priority',
   'messageId',
@@ -104,11 +106,7 @@ export class Publisher<T extends TopicSchemas = AnyTopics> extends Drainable {
 
   /** @returns what is sent, and its size */
   async #check(topic: string, payload: unknown, options: PublishOptions): Promise<readonly [TaskInput, number]> {
-    for (const name of Object.keys(options)) {
-      if (!OPTIONS.has(name)) {
-        throw invalid(`/${name}`, name, `an option of a publish (${[...OPTIONS].join(', ')})`, '{"priority": 9}');
-      }
-    }
+    checkFields(options, '', 'what is published', OPTIONS, '{"priority": 9}');
     if (topic.endsWith('*')) throw invalid('/topic', topic, 'the name of one topic', '"mail.example.org"');
     this.#context.topics.check(topic);
     await this.#context.topics.parse(topic, payload);
@@ -144,7 +142,9 @@ export class Publisher<T extends TopicSchemas = AnyTopics> extends Drainable {
     });
   }
 
-  async #result(topic: string, id: string, { timeoutMs, signal }: ResultOptions = {}): Promise<JsonValue> {
+  async #result(topic: string, id: string, options: ResultOptions = {}): Promise<JsonValue> {
+    checkFields(options, '', 'a wait for a result', RESULT_OPTIONS, '{"timeoutMs": 10000}');
+    const { timeoutMs, signal } = options;
     if (timeoutMs !== undefined) integer(timeoutMs, '/timeoutMs', 0, LONGEST_TIMEOUT_MS);
     if (this.isClosed) throw new ClientClosedError();
     const done = this.hold();

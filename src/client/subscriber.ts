@@ -2,6 +2,7 @@ import { setMaxListeners } from 'node:events';
 import { hostname } from 'node:os';
 import { LEASE_MS, LEASE_TASKS, WAIT_MS, WORKER_BYTES } from '../core/bounds.ts';
 import { invalid, QueueError } from '../core/errors.ts';
+import { checkFields } from '../core/fields.ts';
 import { integer, optionalInteger } from '../core/numbers.ts';
 import type { JsonValue, LeasedTask, LeaseRequest } from '../queue/api.ts';
 import { untilAborted } from './abort.ts';
@@ -34,6 +35,17 @@ export interface RunOptions {
 
 /** Its answer is the result: any JSON value, or nothing. What it throws fails the task (see `Task.fail`). */
 export type Handler<K extends Task> = (task: K) => unknown;
+
+const OPTIONS: ReadonlySet<string> = new Set<keyof SubscriberOptions>([
+  'leaseMs',
+  'prefetch',
+  'waitMs',
+  'maxPerTopic',
+  'priorities',
+  'order',
+  'worker',
+]);
+const RUN_OPTIONS: ReadonlySet<string> = new Set<keyof RunOptions>(['concurrency']);
 
 /** The extension has to be there a second before the end. */
 const SPARE_MS = 1_000;
@@ -77,6 +89,7 @@ export class Subscriber<K extends Task = Task> extends Drainable implements Asyn
     setMaxListeners(0, this.#stopped.signal);
     if (topics.length === 0) throw invalid('/topics', topics, 'at least one topic', '["mail.example.org", "crawl/*"]');
     for (const topic of topics) context.topics.check(topic);
+    checkFields(options, '', "a subscriber's options", OPTIONS, '{"leaseMs": 30000}');
     const { leaseMs, prefetch, waitMs, worker = defaultWorker(), ...request } = options;
     this.#context = context;
     this.#leaseMs = optionalInteger(leaseMs, '/leaseMs', LEASE_MS.min, LEASE_MS.max) ?? 30_000;
@@ -99,7 +112,9 @@ export class Subscriber<K extends Task = Task> extends Drainable implements Asyn
    * @returns resolves then; rejects where the queue refuses to lease (a bad option, say), or with ClientDrainingError
    * @throws QueueError `invalid-input`, at once
    */
-  run(handler: Handler<K>, { concurrency = 1 }: RunOptions = {}): Promise<void> {
+  run(handler: Handler<K>, options: RunOptions = {}): Promise<void> {
+    checkFields(options, '', 'what runs a handler', RUN_OPTIONS, '{"concurrency": 10}');
+    const { concurrency = 1 } = options;
     if (typeof handler !== 'function') {
       throw invalid('/handler', handler, 'a function', 'async (task) => send(task.payload)');
     }

@@ -7,7 +7,7 @@ import type { Environment } from './environment.ts';
 import { isFull, type LeaseCall, type Leaser } from './lease.ts';
 import { PeerWaits } from './peer-waits.ts';
 import { type PeerCalls, type Transport, unlessUnreachable } from './peers.ts';
-import { type CheckedLease, checkLease } from './validate.ts';
+import { type CheckedLease, checkLease, checkLeaseFields } from './validate.ts';
 
 /** How long another server may take to lease what it has, in milliseconds. */
 const LEASE_TIMEOUT_MS = 10_000;
@@ -70,6 +70,7 @@ export class Dispatcher {
   }
 
   async lease(input: LeaseRequest): Promise<readonly LeasedTask[]> {
+    checkLeaseFields(input);
     const request = checkLease(input);
     const { signal } = input;
     // By the clock that no one sets: while the store's stands still, having been set back, calls end all the same.

@@ -1,3 +1,4 @@
+import { ENQUEUE_TASKS } from '../core/bounds.ts';
 import { isExpired, isPurged } from '../core/claim.ts';
 import { FINAL_VERSION, FIRST_VERSION, isFinal, type LogAddress, type NewEntry, type Place } from '../core/entry.ts';
 import { invalid, QueueError } from '../core/errors.ts';
@@ -59,7 +60,7 @@ export class Enqueuer {
     options: EnqueueOptions,
   ): Promise<readonly EnqueueResult[]> {
     checkTopic(name);
-    checkCount(inputs, '/tasks');
+    checkCount(inputs, '/tasks', ENQUEUE_TASKS, '[{"payload": 1}]');
     const key = checkIdempotencyKey(options.idempotencyKey);
     const topic = this.#engine.book.peek(name) ?? (await this.#engine.book.topic(name));
     const now = this.#engine.env.now();

@@ -1,3 +1,4 @@
+import { ENQUEUE_TASKS } from '../core/bounds.ts';
 import { isExpired, isPurged } from '../core/claim.ts';
 import { QueueError } from '../core/errors.ts';
 import { DEAD_TIER, isSlotTopic } from '../core/log.ts';
@@ -104,7 +105,7 @@ export class Manager {
     const log = await this.#engine.book.scheduledLog({ topic: topic.name, tier: DEAD_TIER });
     let redriven = 0;
     if (request.ids !== undefined) {
-      checkCount(request.ids, '/ids');
+      checkCount(request.ids, '/ids', ENQUEUE_TASKS, '["01ARZ3NDEKTSV4RRFFQ69G5FAV.5.17"]');
       for (const id of request.ids.slice(0, limit)) {
         try {
           const { place, head } = await this.#locator.find(topic.name, id);

@@ -1,4 +1,5 @@
 import { invalid } from '../core/errors.ts';
+import { checkFields } from '../core/fields.ts';
 import type { CassandraCredentials } from '../store/cassandra/address.ts';
 import { migrateSqliteStore, openSqliteStore } from '../store/sqlite/store.ts';
 import type { Migration, Store } from '../store/store.ts';
@@ -29,6 +30,15 @@ export interface OpenOptions {
   readonly environment?: Environment;
 }
 
+const OPEN_FIELDS: ReadonlySet<string> = new Set<keyof OpenOptions>([
+  'store',
+  'cassandra',
+  'migrate',
+  'reachMs',
+  'log',
+  'environment',
+]);
+
 /**
  * Opens a store, creating it where it isn't there, and starts the queue on it. Where a Cassandra cluster cannot be
  * reached yet, the queue is not ready and refuses calls with `store-unavailable` until it can.
@@ -41,6 +51,11 @@ export const openQueue = (options: OpenOptions): Promise<Queue> => openLocalQueu
 
 /** The same, for a server that answers others. */
 export async function openLocalQueue(options: OpenOptions): Promise<LocalQueue> {
+  const example = '{"store": "sqlite:./ebbmark.db"}';
+  if (typeof options !== 'object' || options === null) {
+    throw invalid('options', options, 'an object that says where the store is', example);
+  }
+  checkFields(options, 'options', 'what opens a queue', OPEN_FIELDS, example);
   const environment = options.environment ?? systemEnvironment();
   const log = options.log ?? silentLogger;
   const open = () => openStore({ ...options, environment });

@@ -11,6 +11,7 @@ import {
   type LogAddress,
 } from '../core/entry.ts';
 import { ERROR_CODES, type ErrorCode, invalid, QueueError } from '../core/errors.ts';
+import { checkFields } from '../core/fields.ts';
 import { type AttemptOutcome, withAttempt } from '../core/history.ts';
 import { parseLeaseToken } from '../core/lease-token.ts';
 import { DEAD_TIER, isSlotTopic, segmentOf, waitingLog } from '../core/log.ts';
@@ -499,13 +500,29 @@ function checkFlag(value: unknown, path: string): boolean {
   throw invalid(path, value, 'true or false', 'true');
 }
 
+const SETTLE_FIELDS: ReadonlySet<string> = new Set(KINDS);
+const ITEM = '{"leaseId": "pBLH0mH7xyzw2OeQ3yIcfA.5.17.mail.example.org"}';
+const ITEM_FIELDS: Readonly<Record<Kind, ReadonlySet<string>>> = {
+  ack: new Set(['leaseId', 'result']),
+  nack: new Set(['leaseId', 'delayMs', 'reason', 'dead']),
+  extend: new Set(['leaseId', 'leaseMs']),
+  progress: new Set(['leaseId', 'position']),
+  release: new Set(['leaseId']),
+};
+
 function checkShape(request: SettleRequest): void {
   if (typeof request !== 'object' || request === null) throw invalid('', request, 'an object of lists', '{"ack": []}');
+  checkFields(request, '', 'a settle request', SETTLE_FIELDS, '{"ack": []}');
   let items = 0;
   for (const kind of KINDS) {
-    const list = request[kind as Kind];
+    const list = request[kind];
     if (list === undefined) continue;
-    checkCount(list, `/${kind}`, SETTLE_ITEMS);
+    checkCount(list, `/${kind}`, SETTLE_ITEMS, `[${ITEM}]`);
+    for (const [nth, item] of list.entries()) {
+      const path = `/${kind}/${nth}`;
+      if (typeof item !== 'object' || item === null) throw invalid(path, item, 'an object with a lease id', ITEM);
+      checkFields(item, path, `what settles (${kind})`, ITEM_FIELDS[kind], ITEM);
+    }
     items += list.length;
   }
   if (items > SETTLE_ITEMS)

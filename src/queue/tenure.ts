@@ -10,10 +10,13 @@ export class Tenure {
   /** All that may hold work is loaded: only then something is handed out. */
   isLoaded = false;
   ended = false;
+  /** When it began, in milliseconds since 1970. */
+  readonly beganAt: number;
 
-  constructor(shard: number, term: number | null) {
+  constructor(shard: number, term: number | null, beganAt: number) {
     this.shard = shard;
     this.term = term;
+    this.beganAt = beganAt;
   }
 
   /** This server schedules the shard, as far as it knows. */

@@ -83,8 +83,8 @@ export class Topic {
   leaseTurn = 0;
   /** When it was last looked up: whoever did may still be busy with it. */
   touchedAt: number;
-  /** Others may have handed something of it out right before it was loaded: one that is let go has no lease to remember. */
-  readonly #isTakenOver: boolean;
+  /** When it was last leased from, at the latest; 0: never. */
+  #lastLeaseAt: number;
 
   constructor(name: string, tenure: Tenure, settings: TopicSettings, version: number | null, now: number) {
     this.name = name;
@@ -92,7 +92,8 @@ export class Topic {
     this.settings = settings;
     this.version = version;
     this.touchedAt = now;
-    this.#isTakenOver = !tenure.isLoaded;
+    // What went before a take-over isn't known until all is loaded.
+    this.#lastLeaseAt = tenure.isLoaded ? 0 : now;
     if (this.limited) this.#limits = this.#limitsFrom(now);
   }
 
@@ -104,10 +105,9 @@ export class Topic {
     if (this.limited) this.#limits ??= this.#limitsFrom(now);
   }
 
-  /** What went before isn't known: an interval and a cooldown count from now at the latest, and the rate's bucket is empty. */
+  /** What went before isn't known: a cooldown counts from now at the latest, and the rate's bucket is empty. */
   #limitsFrom(now: number): LimitState {
-    const lastLeaseAt = this.#isTakenOver || this.servedNth > 0 ? now : 0;
-    return { lastLeaseAt, lastSettledAt: now, tokens: 0, refilledAt: now };
+    return { lastLeaseAt: this.#lastLeaseAt, lastSettledAt: now, tokens: 0, refilledAt: now };
   }
 
   /** What its limits remember; null as long as there was none. */
@@ -117,11 +117,13 @@ export class Topic {
 
   /** So many tasks were leased. */
   leased(count: number, at: number): void {
+    if (count > 0) this.hadLease(at);
     if (this.#limits !== null) this.#limits = afterLease(this.#limits, this.settings, count, at);
   }
 
-  /** Leases were met that had been handed out before, the last of them then. */
+  /** It was leased from at a time, or may have been until then. */
   hadLease(at: number): void {
+    this.#lastLeaseAt = Math.max(this.#lastLeaseAt, at);
     if (this.#limits !== null && at > this.#limits.lastLeaseAt) this.#limits = { ...this.#limits, lastLeaseAt: at };
   }
 
@@ -229,7 +231,7 @@ export class TopicBook {
   }
 
   #tenure(shard: number, term: number | null): Tenure {
-    const tenure = new Tenure(shard, term);
+    const tenure = new Tenure(shard, term, this.#env.now());
     this.#shelves.set(tenure, new Shelf(tenure, (slot) => this.onUncounted(slot)));
     return tenure;
   }
@@ -343,7 +345,11 @@ export class TopicBook {
     const topic = isSlotTopic(address.topic) ? null : await this.topicIn(tenure, address.topic);
     const log = new Log(address, tenure, this.#home);
     // Whoever only puts into it, and settles, asks where it ends when that is needed.
-    if (tenure.term !== null) await this.#loadCursors(log);
+    if (tenure.term !== null) {
+      const wasLeased = await this.#loadCursors(log);
+      // What was handed out before this server scheduled it is gone after the retention; an interval may be longer.
+      if (wasLeased) topic?.hadLease(tenure.beganAt);
+    }
     log.touchedAt = this.#env.now();
     await this.onLoad(log, topic);
     if (topic === null) {
@@ -367,27 +373,35 @@ export class TopicBook {
     found: (log) => this.onFound(log),
   };
 
-  /** Not from the first segment on, where its cursors say that it goes on behind that. */
-  async #findTail(log: Log): Promise<void> {
+  /**
+   * Not from the first segment on, where its cursors say that it goes on behind that.
+   * @returns whether something of the topic was ever handed out, as its checkpoints tell
+   */
+  async #findTail(log: Log): Promise<boolean> {
     const { topic, tier } = log.address;
     if (isSlotTopic(topic)) {
       await log.findTail(0);
-      return;
+      return false;
     }
-    log.saved = (await this.#checkpointsOf(topic)).get(tier) ?? EMPTY_CHECKPOINT;
+    const checkpoints = await this.#checkpointsOf(topic);
+    log.saved = checkpoints.get(tier) ?? EMPTY_CHECKPOINT;
     log.completion = log.saved.completion;
     log.trimmed = log.saved.trimmed;
     log.scan = Math.max(log.saved.scan, log.completion);
     await log.findTail(log.scan);
+    for (const { scan } of checkpoints.values()) if (scan > 0) return true;
+    return false;
   }
 
-  async #loadCursors(log: Log): Promise<void> {
-    await this.#findTail(log);
-    if (isSlotTopic(log.address.topic)) return;
+  /** @returns whether something of its topic was handed out before */
+  async #loadCursors(log: Log): Promise<boolean> {
+    const wasLeased = await this.#findTail(log);
+    if (isSlotTopic(log.address.topic)) return false;
     if (!log.isAtNewSegment) await log.enterScanSegment();
     // All between the cursors is looked at now.
     log.unseen = null;
     await countUnscanned(log, this.#store);
+    return wasLeased || log.scan > 0;
   }
 
   /** Read once for all logs of a topic that are loaded at the same time, as they are with a shard. */
@@ -407,7 +421,11 @@ export class TopicBook {
   /** The topic as this tenure knows it, also where the tenure ended meanwhile. */
   topicIn(tenure: Tenure, name: string): Promise<Topic> {
     const known = this.#shelf(tenure).topics.get(name);
-    if (known !== undefined) return Promise.resolve(known);
+    if (known !== undefined) {
+      // Whoever loads a log of it needs it until then.
+      known.touchedAt = this.#env.now();
+      return Promise.resolve(known);
+    }
     return this.tenureOf(name) === tenure ? this.topic(name) : this.#loadTopic(tenure, name);
   }
 

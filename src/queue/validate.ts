@@ -2,7 +2,6 @@
 import {
   CATCH_UP_MS,
   DELAY_MS,
-  ENQUEUE_TASKS,
   LEASE_MS,
   LEASE_TASKS,
   LEASE_TOPICS,
@@ -16,6 +15,7 @@ import {
 } from '../core/bounds.ts';
 import type { Payload } from '../core/entry.ts';
 import { invalid, QueueError } from '../core/errors.ts';
+import { checkFields } from '../core/fields.ts';
 import { jsonText } from '../core/json.ts';
 import { checkSelector, checkTopic, isWellFormed, topicNameFault, utf8Bytes } from '../core/names.ts';
 import { integer, optionalInteger } from '../core/numbers.ts';
@@ -54,11 +54,7 @@ export function checkTask(input: TaskInput, settings: TopicSettings, now: number
   if (typeof input !== 'object' || input === null || Array.isArray(input)) {
     throw invalid(path, input, 'a task object', '{"payload": {"url": "https://example.org/"}}');
   }
-  for (const field in input) {
-    if (!TASK_FIELDS.has(field) && (input as unknown as Record<string, unknown>)[field] !== undefined) {
-      throw invalid(`${path}/${field}`, field, `a field of a task (${[...TASK_FIELDS].join(', ')})`, '"payload"');
-    }
-  }
+  checkFields(input, path, 'a task', TASK_FIELDS, '{"payload": 1}');
   const priority = input.priority ?? defaultPriority(settings);
   const fault = priorityFault(priority, settings);
   if (fault) throw invalid(`${path}/priority`, priority, fault, String(defaultPriority(settings)));
@@ -148,8 +144,8 @@ function encodeMetadata(value: unknown, path: string): string | null {
   return text;
 }
 
-export function checkCount(list: unknown, path: string, most: number = ENQUEUE_TASKS): void {
-  if (!Array.isArray(list)) throw invalid(path, list, 'an array', '[{"payload": 1}]');
+export function checkCount(list: unknown, path: string, most: number, example: string): void {
+  if (!Array.isArray(list)) throw invalid(path, list, 'an array', example);
   if (list.length > most) throw invalid(path, `${list.length} items`, `at most ${most} items`, 'several calls');
 }
 
@@ -238,9 +234,29 @@ export interface CheckedLease {
   readonly worker: string | null;
 }
 
+const LEASE_FIELDS: ReadonlySet<string> = new Set<keyof LeaseRequest>([
+  'topics',
+  'max',
+  'maxPerTopic',
+  'priorities',
+  'order',
+  'waitMs',
+  'leaseMs',
+  'worker',
+  'signal',
+]);
+
+/** Of a caller; servers of another version may ask for what is not known here. */
+export function checkLeaseFields(request: LeaseRequest): void {
+  if (typeof request !== 'object' || request === null) {
+    throw invalid('', request, 'a lease request', '{"topics": ["mail.example.org"], "max": 10}');
+  }
+  checkFields(request, '', 'a lease request', LEASE_FIELDS, '{"topics": ["mail.example.org"]}');
+}
+
 export function checkLease(request: LeaseRequest): CheckedLease {
   const { topics, worker, order } = request;
-  if (topics !== undefined) checkCount(topics, '/topics', LEASE_TOPICS);
+  if (topics !== undefined) checkCount(topics, '/topics', LEASE_TOPICS, '["mail.example.org", "crawl/*"]');
   const selected = topics?.map((topic, index) => checkSelector(topic, `/topics/${index}`));
   if (worker !== undefined && (typeof worker !== 'string' || utf8Bytes(worker) > WORKER_BYTES)) {
     throw invalid('/worker', worker, `a string of at most ${WORKER_BYTES} bytes`, '"crawler-7"');
@@ -249,7 +265,7 @@ export function checkLease(request: LeaseRequest): CheckedLease {
     throw invalid('/order', order, 'one of "fair", "priority"', '"fair"');
   }
   if (request.priorities !== undefined) {
-    checkCount(request.priorities, '/priorities', TIERS);
+    checkCount(request.priorities, '/priorities', TIERS, '[9, 8]');
     for (const [index, tier] of request.priorities.entries()) integer(tier, `/priorities/${index}`, 0, TIERS - 1);
   }
   return {

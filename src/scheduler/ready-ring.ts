@@ -49,13 +49,15 @@ export class ReadyRing {
 
   /** Looks at a topic again: something came up in it, or its gate may have changed. */
   offer(topic: Topic): void {
+    // What is told late of a former tenure is no business of the one that has begun since.
+    if (topic.tenure.ended) return;
     if (topic.available === 0 || !topic.tenure.serves) {
-      this.#ring.delete(topic.name);
+      this.#ring.delete(topic);
       return;
     }
     const gate = topic.gate(this.#env.now());
     if (gate.allowed < 1) {
-      this.#ring.delete(topic.name);
+      this.#ring.delete(topic);
       if (gate.nextAt !== null) this.#gates.set(topic, gate.nextAt);
       return;
     }
@@ -139,11 +141,19 @@ export class ReadyRing {
 
   /** Somebody who was woken went away: wakes others for what is there. */
   passOn(): void {
+    const now = this.#env.now();
+    const promised = new Map<Topic, number>();
     for (const waiter of this.#waiters()) {
-      const ready = this.readyFor(waiter.request);
-      if (ready === 0) continue;
-      this.#forget(waiter);
-      waiter.wake(ready);
+      const { request } = waiter;
+      for (const topic of this.#fitting(request)) {
+        const before = promised.get(topic) ?? 0;
+        const there = Math.min(topic.gate(now).allowed, topic.available) - before;
+        if (there <= 0) continue;
+        promised.set(topic, before + Math.min(request.max, request.maxPerTopic));
+        this.#forget(waiter);
+        waiter.wake(there);
+        break;
+      }
     }
   }
 
@@ -177,8 +187,9 @@ export class ReadyRing {
   /** How many tasks a lease call could get now, of one topic at least; 0: none. */
   readyFor(request: CheckedLease): number {
     const now = this.#env.now();
-    for (const topic of this.#candidates(request, 1)) {
-      return Math.min(topic.gate(now).allowed, topic.available);
+    for (const topic of this.#fitting(request)) {
+      const ready = Math.min(topic.gate(now).allowed, topic.available);
+      if (ready > 0) return ready;
     }
     return 0;
   }
@@ -234,7 +245,7 @@ export class ReadyRing {
   }
 
   drop(topic: Topic): void {
-    this.#ring.delete(topic.name);
+    this.#ring.delete(topic);
     this.#gates.clear(topic);
   }
 

@@ -9,6 +9,10 @@ export class Rounds {
   readonly #amid = new Map<string, Topic>();
   readonly #next = new Map<string, Topic>();
 
+  get size(): number {
+    return this.#next.size + this.#amid.size;
+  }
+
   has(name: string): boolean {
     return this.#next.has(name) || this.#amid.has(name);
   }

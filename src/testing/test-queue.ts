@@ -1,4 +1,5 @@
 import { invalid } from '../core/errors.ts';
+import { checkFields } from '../core/fields.ts';
 import { integer, optionalInteger } from '../core/numbers.ts';
 import type {
   EnqueueOptions,
@@ -34,7 +35,7 @@ export interface TestQueueOptions {
   readonly seed?: number;
 }
 
-const OPTIONS = ['now', 'settings', 'seed'];
+const OPTIONS: ReadonlySet<string> = new Set<keyof TestQueueOptions>(['now', 'settings', 'seed']);
 const BEGINNING = Date.UTC(2024, 0, 1);
 /** The last time that a Date can tell, by far enough for all that is added to times. */
 const LAST_TIME = Date.UTC(9999, 0, 1);
@@ -61,9 +62,7 @@ export class TestQueue implements Queue {
 
   /** @throws QueueError `invalid-input` where an option breaks a rule */
   static async start(options: TestQueueOptions = {}): Promise<TestQueue> {
-    for (const name of Object.keys(options)) {
-      if (!OPTIONS.includes(name)) throw invalid(`/${name}`, name, `an option (${OPTIONS.join(', ')})`, '{"seed": 7}');
-    }
+    checkFields(options, '', 'what starts a test queue', OPTIONS, '{"seed": 7}');
     const { now = BEGINNING, settings = {} } = options;
     const seed = optionalInteger(options.seed, '/seed', 0, 2 ** 32 - 1) ?? 1;
     const clock = new VirtualClock(checkTime(now, '/now', 0), seed);

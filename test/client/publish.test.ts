@@ -117,7 +117,7 @@ onBoth('publishing', (start) => {
       // @ts-expect-error as above
       [publisher.publish('mail', cyclic), /is not a JSON value .*; for example/],
       // @ts-expect-error there is no such option
-      [publisher.publish('mail', 1, { prioirty: 9 }), /"prioirty" is not an option of a publish .*; for example/],
+      [publisher.publish('mail', 1, { prioirty: 9 }), /"prioirty" is not a field of what is published .*; for example/],
       // @ts-expect-error metadata is strings
       [publisher.publish('mail', 1, { metadata: { n: 1 } }), /metadata/],
     ];
@@ -207,7 +207,7 @@ describe('a client', () => {
     'refuses %j as an address',
     (address) => {
       expect(() => new Client(address)).toThrow(
-        /is not the address of a server; for example: "http:\/\/127\.0\.0\.1:8080"/,
+        /is not the address of a server .*; for example: "http:\/\/127\.0\.0\.1:8080"/,
       );
     },
   );

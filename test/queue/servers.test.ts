@@ -65,6 +65,33 @@ describe('shards', () => {
     expect(inFlight).toBe(10);
   });
 
+  test('a claim of a time that is over, answered late, takes nothing from the time that has begun', async () => {
+    const { env, server } = await sharedStore(1);
+    const first = await server();
+    await first.queue.enqueue(
+      't',
+      Array.from({ length: 5 }, (_, payload) => ({ payload })),
+    );
+    const answer = first.holdAnswers('change');
+    const leasing = first.queue.lease({ max: 1, leaseMs: 3_600_000 });
+    await env.advance(10);
+    const second = await server();
+    first.pause();
+    await env.advance(20_000);
+    expect(second.queue.status().shards.held).toBe(1);
+    first.resume();
+    await env.advance(2_000);
+    const stopped = second.queue.stop();
+    await env.advance(15_000);
+    await stopped;
+    await env.advance(15_000);
+    expect(first.queue.status().shards.held).toBe(1);
+    answer();
+    await env.advance(10);
+    const late = await leasing;
+    expect(await first.queue.lease({ max: 10 })).toHaveLength(5 - late.length);
+  });
+
   test('are not taken from a living server by one that learns late that it lives', async () => {
     const { env, server } = await sharedStore();
     const first = await server();

@@ -23,7 +23,8 @@ export class Planner extends Client {
 
   async run(): Promise<void> {
     while (!this.world.quiet) {
-      await this.pause(1_500);
+      // Others wait for it at the end, for no more than twice this.
+      await this.sleep(Math.min(this.random.around(1_500), 2_000) * this.world.scenario.stretch);
       if (!this.world.quiet) await this.#set();
     }
   }

@@ -24,7 +24,7 @@ describe('where it begins', () => {
     [{ now: -1 }, /\/now: "-1" is not/],
     [{ now: 1.5 }, /\/now: "1.5" is not/],
     [{ seed: -1 }, /\/seed: "-1" is not an integer from 0 to 4294967295; for example/],
-    [{ sede: 1 }, /\/sede: "sede" is not an option \(now, settings, seed\); for example/],
+    [{ sede: 1 }, /\/sede: "sede" is not a field of what starts a test queue \(now, settings, seed\); for example/],
     [{ settings: { mail: { maxAttempts: 0 } } }, /\/maxAttempts: "0" is not an integer from 1 to 1000/],
     [{ settings: { 'a*': {} } }, /"a\*" is not free of '\*'/],
   ])('is refused: %j', async (options, message) => {

@@ -518,8 +518,13 @@ export const MUTANTS: readonly Mutant[] = [
     seeds: 600,
     profile: 'crashes',
     edits: [
-      { file: 'src/queue/topics.ts', find: 'this.#isTakenOver || this.servedNth > 0 ? now : 0', replace: '0' },
+      {
+        file: 'src/queue/topics.ts',
+        find: 'lastLeaseAt: this.#lastLeaseAt, lastSettledAt',
+        replace: 'lastLeaseAt: 0, lastSettledAt',
+      },
       { file: 'src/scheduler/recover.ts', find: 'topic.hadLease(head.leasedAt ?? 0);', replace: '' },
+      { file: 'src/queue/topics.ts', find: 'if (wasLeased) topic?.hadLease(tenure.beganAt);', replace: '' },
     ],
   },
   {
@@ -530,6 +535,30 @@ export const MUTANTS: readonly Mutant[] = [
       {
         file: 'src/queue/topics.ts',
         find: 'if (this.claiming) return { allowed: 0, nextAt: null };',
+        replace: '',
+      },
+    ],
+  },
+  {
+    name: 'view-never-left',
+    note: 'who was served stays first for leases that ask for some topics',
+    seeds: 1_000,
+    edits: [
+      {
+        file: 'src/scheduler/ready-topics.ts',
+        find: 'if (!rounds.has(name)) continue; this.#places--; rounds.delete(name);',
+        replace: '',
+      },
+    ],
+  },
+  {
+    name: 'view-never-joined',
+    note: 'what comes up later is not seen by leases that ask for some topics',
+    seeds: 100,
+    edits: [
+      {
+        file: 'src/scheduler/ready-topics.ts',
+        find: 'for (const { tiers, rounds } of view.parts.values()) this.#place(topic, tiers, rounds);',
         replace: '',
       },
     ],
