@@ -229,3 +229,16 @@ export const name = (call: { readonly kind: string; readonly n: number; readonly
 /** The token by which a payload tells the task that it was sent for. */
 export const tokenOf = (payload: unknown): number | null =>
   typeof payload === 'object' && payload !== null && 't' in payload && typeof payload.t === 'number' ? payload.t : null;
+
+/**
+ * Leases of one task in the order in which they were handed out: by the clock by which they were, or, where the servers'
+ * clocks differ, by their answers.
+ */
+export const inOrder = ({ history }: Facts, grants: readonly Grant[]): readonly Grant[] =>
+  [...grants].sort((a, b) =>
+    history.clockErrorMs === 0 ? a.claimedAt - b.claimedAt : a.call.ended!.at - b.call.ended!.at,
+  );
+
+/** Whether two of them may have been handed out the other way round. */
+export const isOrderUnknown = ({ history }: Facts, earlier: Grant, later: Grant): boolean =>
+  history.clockErrorMs > 0 && later.call.began.at <= earlier.call.ended!.at;

@@ -1,17 +1,24 @@
 /** Q2 and Q3: one valid lease at a time, and only it settles, once. */
-import { type Facts, type Grant, name, type Settlement, surelyHeldUntil, type TaskFacts } from './facts.ts';
+import {
+  type Facts,
+  type Grant,
+  inOrder,
+  isOrderUnknown,
+  name,
+  type Settlement,
+  surelyHeldUntil,
+  type TaskFacts,
+} from './facts.ts';
 
 /** A task is handed out again only once its lease was given back, or is over. */
 export function oneLease(facts: Facts): readonly string[] {
   const violations: string[] = [];
   for (const task of facts.tasks.values()) {
-    const grants = [...task.grants].sort((a, b) => a.claimedAt - b.claimedAt);
+    const grants = inOrder(facts, task.grants);
     for (const [nth, later] of grants.entries()) {
       const earlier = grants[nth - 1];
       if (earlier === undefined || mayBeOver(facts, earlier, later)) continue;
-      // Which was first is not known where their servers' clocks differ and the calls were on at the same time.
-      const isOrderKnown = facts.history.clockErrorMs === 0 || later.call.began.at > earlier.call.ended!.at;
-      if (!isOrderKnown && mayBeOver(facts, later, earlier)) continue;
+      if (isOrderUnknown(facts, earlier, later) && mayBeOver(facts, later, earlier)) continue;
       violations.push(
         `Q2: ${task.id} of ${task.topic} went to ${later.call.actor} (${name(later.call)}) while ${earlier.call.actor} held it (${name(earlier.call)})`,
       );

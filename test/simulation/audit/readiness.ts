@@ -1,6 +1,6 @@
 /** When tasks were certainly there to be leased, for rules on who must have got them, and when. */
 import type { Facts, Grant, TaskFacts } from './facts.ts';
-import { heldUntil } from './facts.ts';
+import { heldUntil, inOrder } from './facts.ts';
 
 /** A stretch of time in which a task could be leased for certain; by the simulation's clock, which all share when calm. */
 export interface Ready {
@@ -44,7 +44,7 @@ export function readyStretches(facts: Facts): readonly Ready[] {
     if (!open.has(task.topic) || meddledWith(facts, task)) continue;
     const accepted = task.attempts.find(({ fate }) => fate === 'accepted');
     const { epoch } = facts.history;
-    const grants = [...task.grants].sort((a, b) => a.claimedAt - b.claimedAt);
+    const grants = inOrder(facts, task.grants);
     const priority = grants[0]?.task.priority ?? accepted?.sent.input.priority;
     if (accepted === undefined || priority === undefined) continue;
     const { delayMs } = accepted.sent.input;

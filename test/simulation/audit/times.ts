@@ -1,6 +1,6 @@
 /** Delays, attempts, and what is said of a topic as a whole. */
 import type { TaskState } from '../../../src/queue/api.ts';
-import { type Facts, type Grant, name, type TaskFacts } from './facts.ts';
+import { type Facts, type Grant, inOrder, isOrderUnknown, name, type TaskFacts } from './facts.ts';
 
 const UNSETTLED: ReadonlySet<TaskState> = new Set(['ready', 'delayed', 'leased']);
 
@@ -11,7 +11,7 @@ export function neverEarly(facts: Facts): readonly string[] {
   const redriven = redrivenTopics(facts);
   for (const task of facts.tasks.values()) {
     if (task.reschedules.length > 0 || redriven.has(task.topic) || wasReplaced(facts, task)) continue;
-    const grants = [...task.grants].sort((a, b) => a.claimedAt - b.claimedAt);
+    const grants = inOrder(facts, task.grants);
     const accepted = task.attempts.find(({ fate }) => fate === 'accepted');
     const delayMs = accepted?.sent.input.delayMs;
     const [first] = grants;
@@ -65,7 +65,7 @@ export function attemptsCount(facts: Facts): readonly string[] {
   for (const task of facts.tasks.values()) {
     const accepted = task.attempts.find(({ fate }) => fate === 'accepted');
     const most = accepted?.sent.input.maxAttempts ?? facts.settings(task.topic).maxAttempts;
-    const grants = [...task.grants].sort((a, b) => a.claimedAt - b.claimedAt);
+    const grants = inOrder(facts, task.grants);
     for (const [nth, grant] of grants.entries()) {
       const { attempt } = grant.task;
       const say = (what: string) =>
@@ -73,6 +73,7 @@ export function attemptsCount(facts: Facts): readonly string[] {
       if (accepted !== undefined && attempt > most) say(`and has ${most}`);
       if (redriven.has(task.topic)) continue;
       const before = grants[nth - 1];
+      if (before !== undefined && isOrderUnknown(facts, before, grant)) continue;
       const released = before?.settlements.some(({ kind, ok }) => kind === 'release' && ok !== false) ?? false;
       const least = before === undefined ? 1 : before.task.attempt + (released ? 0 : 1);
       if (attempt < least) say(`after attempt ${before?.task.attempt ?? 0}`);
