@@ -14,12 +14,12 @@ export function neverEarly(facts: Facts): readonly string[] {
     const grants = inOrder(facts, task.grants);
     const accepted = task.attempts.find(({ fate }) => fate === 'accepted');
     const delayMs = accepted?.sent.input.delayMs;
-    const [first] = grants;
-    if (accepted !== undefined && delayMs !== undefined && first !== undefined) {
+    if (accepted !== undefined && delayMs !== undefined) {
       const due = accepted.call.began.clock + delayMs;
-      if (first.claimedAt < due - tolerance) {
+      const early = grants.find(({ claimedAt }) => claimedAt < due - tolerance);
+      if (early !== undefined) {
         violations.push(
-          `early: ${task.id} was due at ${due}, and handed out at ${first.claimedAt} (${name(first.call)})`,
+          `early: ${task.id} was due at ${due}, and handed out at ${early.claimedAt} (${name(early.call)})`,
         );
       }
     }
@@ -29,6 +29,7 @@ export function neverEarly(facts: Facts): readonly string[] {
       if (
         next === undefined ||
         back?.delayMs == null ||
+        isOrderUnknown(facts, grant, next) ||
         next.claimedAt >= back.call.began.clock + back.delayMs - tolerance
       )
         continue;
