@@ -2,13 +2,10 @@
  * How much of what their limits allow 200 hosts give: each is fetched from by one worker at a time and left alone for a second
  * afterwards, with 8 workers that lease from all of them, over two servers.
  */
-import { HttpQueue } from '../../src/client/http-queue.ts';
-import { untilEven } from '../../test/slow/faults/support/servers.ts';
 import { type Fetch, fetchAll, tooSoon } from '../../test/slow/support/polite-crew.ts';
 import type { CassandraPlace } from '../cassandra.ts';
-import { Child } from '../child.ts';
+import { Fleet } from '../fleet.ts';
 import type { BenchOptions } from '../options.ts';
-import type { ServerOrder, ServerReport } from '../server.ts';
 import { figure, type Row, rowBeside, type Target } from '../table.ts';
 
 const SERVERS = 2;
@@ -19,17 +16,11 @@ const REST_MS = 1_000;
 const MOST: Target = { of: 'ratio', is: 'at least', bound: 0.9 };
 
 export async function politeness(place: CassandraPlace, options: BenchOptions): Promise<readonly Row[]> {
-  const store = place.fresh();
   const pages = options.quick ? 5 : 30;
-  const running: Child<ServerOrder, ServerReport>[] = [];
+  const fleet = new Fleet(place.fresh());
   try {
-    const queues: HttpQueue[] = [];
-    while (queues.length < SERVERS) {
-      const child = new Child<ServerOrder, ServerReport>('server.ts');
-      running.push(child);
-      queues.push(new HttpQueue((await child.ask({ kind: 'open', store })).origin));
-    }
-    await untilEven(queues.map((queue) => ({ queue })));
+    await fleet.growTo(SERVERS);
+    const { queues } = fleet;
     options.progress(`politeness: ${HOSTS} hosts of ${pages} pages`);
     for (let nth = 0; nth < HOSTS; nth++) {
       const host = `host-${nth}.example`;
@@ -57,7 +48,7 @@ export async function politeness(place: CassandraPlace, options: BenchOptions): 
       }),
     ];
   } finally {
-    await Promise.all(running.map((child) => child.stop()));
+    await fleet.stop();
   }
 }
 

@@ -3,16 +3,13 @@
  * nothing to do.
  */
 import { setTimeout as wait } from 'node:timers/promises';
-import { HttpQueue } from '../../src/client/http-queue.ts';
-import { untilEven } from '../../test/slow/faults/support/servers.ts';
 import type { CassandraPlace } from '../cassandra.ts';
-import { Child } from '../child.ts';
 import { calls, drainRate, enqueueRate } from '../drive.ts';
+import { Fleet } from '../fleet.ts';
 import type { BenchOptions } from '../options.ts';
 import { tasksOf } from '../payload.ts';
 import { median } from '../rounds.ts';
-import type { ServerOrder, ServerReport } from '../server.ts';
-import { figure, meets, type Row, type Target } from '../table.ts';
+import { figure, type Row, rowBeside, type Target } from '../table.ts';
 
 const SERVERS = 3;
 const TOPICS = 40;
@@ -21,32 +18,18 @@ const WORKERS = 6;
 const CALLERS = { [BATCH]: 6, 1: 96 } as const;
 const LITTLE: Target = { of: 'ratio', is: 'at most', bound: 1.25 };
 
-type Server = Child<ServerOrder, ServerReport>;
-
 export async function servers(place: CassandraPlace, options: BenchOptions): Promise<readonly Row[]> {
-  const store = place.fresh();
-  const running: Server[] = [];
-  const start = async (): Promise<HttpQueue> => {
-    const child: Server = new Child('server.ts');
-    running.push(child);
-    return new HttpQueue((await child.ask({ kind: 'open', store })).origin);
-  };
-  const statements = async (): Promise<number> => {
-    let sum = 0;
-    for (const child of running) sum += (await child.ask({ kind: 'look' })).statements;
-    return sum;
-  };
+  const fleet = new Fleet(place.fresh());
   try {
-    const queues = [await start()];
+    await fleet.growTo(1);
     options.progress('servers: one');
-    const alone = await measure(queues, statements, options);
-    while (queues.length < SERVERS) queues.push(await start());
-    await untilEven(queues.map((queue) => ({ queue })));
+    const alone = await measure(fleet, options);
+    await fleet.growTo(SERVERS);
     options.progress(`servers: ${SERVERS}`);
-    const all = await measure(queues, statements, options);
+    const all = await measure(fleet, options);
     return [...rows(alone, all), idleRow(1, alone), idleRow(SERVERS, all)];
   } finally {
-    await Promise.all(running.map((child) => child.stop()));
+    await fleet.stop();
   }
 }
 
@@ -57,35 +40,26 @@ interface Statements {
   readonly idle: number;
 }
 
-async function measure(
-  queues: readonly HttpQueue[],
-  statements: () => Promise<number>,
-  options: BenchOptions,
-): Promise<Statements> {
+async function measure(fleet: Fleet, options: BenchOptions): Promise<Statements> {
+  const { length: size } = fleet.queues;
   const unit = options.quick ? 8_000 : 40_000;
   const tasks = { [BATCH]: unit, 1: unit / 4 } as const;
-  let turn = 0;
-  const next = (): HttpQueue => queues[turn++ % queues.length]!;
-  const anyOf = {
-    enqueue: (...args: Parameters<HttpQueue['enqueue']>) => next().enqueue(...args),
-    lease: (...args: Parameters<HttpQueue['lease']>) => next().lease(...args),
-    settle: (...args: Parameters<HttpQueue['settle']>) => next().settle(...args),
-  };
+  const anyOf = fleet.inTurn();
   const topics = Array.from({ length: TOPICS }, (_, nth) => `busy-${nth}`);
   const counted = async (of: number, run: () => Promise<unknown>): Promise<number> => {
-    const before = await statements();
+    const before = await fleet.statements();
     await run();
-    return ((await statements()) - before) / (of / 1_000);
+    return ((await fleet.statements()) - before) / (of / 1_000);
   };
-  const through = async (size: 200 | 1): Promise<{ readonly enqueue: number; readonly drain: number }> => {
-    const input = tasksOf(size);
-    const count = tasks[size];
+  const through = async (batch: 200 | 1): Promise<{ readonly enqueue: number; readonly drain: number }> => {
+    const input = tasksOf(batch);
+    const count = tasks[batch];
     return {
       enqueue: await counted(count, () =>
         enqueueRate(
           anyOf,
-          CALLERS[size],
-          calls(topics, count, size, () => input),
+          CALLERS[batch],
+          calls(topics, count, batch, () => input),
         ),
       ),
       drain: await counted(count, () => drainRate(anyOf, { topics, tasks: count, workers: WORKERS })),
@@ -95,7 +69,7 @@ async function measure(
   await through(BATCH);
   const rounds: Omit<Statements, 'idle'>[] = [];
   for (let round = 1; round <= options.rounds; round++) {
-    options.progress(`servers: ${queues.length}, round ${round}/${options.rounds}`);
+    options.progress(`servers: ${size}, round ${round}/${options.rounds}`);
     rounds.push({ batches: await through(BATCH), singles: await through(1) });
   }
   const middle = (kind: 'batches' | 'singles') => ({
@@ -103,22 +77,20 @@ async function measure(
     drain: median(rounds.map((round) => round[kind].drain)),
   });
   const seconds = options.quick ? 10 : 60;
-  options.progress(`servers: ${queues.length}, ${seconds} s of nothing to do`);
-  const idle = (await counted(1_000, () => wait(seconds * 1_000))) / seconds / queues.length;
+  options.progress(`servers: ${size}, ${seconds} s of nothing to do`);
+  const idle = (await counted(1_000, () => wait(seconds * 1_000))) / seconds / size;
   return { batches: middle('batches'), singles: middle('singles'), idle };
 }
 
 function rows(alone: Statements, all: Statements): readonly Row[] {
-  const row = (metric: string, value: number, floor: number): Row => {
-    const ratio = value / floor;
-    return {
-      ...figure('servers', `${metric}: statements for 1,000 tasks, ${SERVERS} servers`, value, 'statements'),
-      floor: { name: 'one server', value: floor },
-      ratio,
-      target: LITTLE,
-      reached: meets(LITTLE, { value, ratio }),
-    };
-  };
+  const row = (metric: string, value: number, floor: number): Row =>
+    rowBeside(
+      'servers',
+      `${metric}: statements for 1,000 tasks, ${SERVERS} servers`,
+      { unit: 'statements', values: [value] },
+      { name: 'one server', values: [floor] },
+      LITTLE,
+    );
   return [
     row(`enqueue, batches of ${BATCH}`, all.batches.enqueue, alone.batches.enqueue),
     row(`drain, batches of ${BATCH}`, all.batches.drain, alone.batches.drain),

@@ -1,13 +1,10 @@
 /** Two servers on Cassandra, and more and more topics of ten tasks each: what a task costs, and how long a lease takes. */
-import { HttpQueue } from '../../src/client/http-queue.ts';
-import { untilEven } from '../../test/slow/faults/support/servers.ts';
 import type { CassandraPlace } from '../cassandra.ts';
-import { Child } from '../child.ts';
 import { drainRate, enqueueRate } from '../drive.ts';
+import { Fleet } from '../fleet.ts';
 import type { BenchOptions } from '../options.ts';
 import { tasksOf } from '../payload.ts';
 import { Times } from '../rounds.ts';
-import type { ServerOrder, ServerReport } from '../server.ts';
 import { figure, type Row, rateRow, rowBeside, type Target } from '../table.ts';
 
 const SERVERS = 2;
@@ -30,64 +27,44 @@ interface Measured {
 }
 
 export async function topicsOfServers(place: CassandraPlace, options: BenchOptions): Promise<readonly Row[]> {
-  const store = place.fresh();
-  const running: Child<ServerOrder, ServerReport>[] = [];
-  const start = async (): Promise<HttpQueue> => {
-    const child = new Child<ServerOrder, ServerReport>('server.ts');
-    running.push(child);
-    return new HttpQueue((await child.ask({ kind: 'open', store })).origin);
-  };
-  const statements = async (): Promise<number> => {
-    let sum = 0;
-    for (const child of running) sum += (await child.ask({ kind: 'look' })).statements;
-    return sum;
-  };
+  const fleet = new Fleet(place.fresh());
   try {
-    const queues: HttpQueue[] = [];
-    while (queues.length < SERVERS) queues.push(await start());
-    await untilEven(queues.map((queue) => ({ queue })));
+    await fleet.growTo(SERVERS);
     // The first is for what is only done once.
     const counts = options.quick ? [200, 1_000, 2_000] : [200, 1_000, 10_000, 100_000];
     const all: Measured[] = [];
-    for (const count of counts) all.push(await measure(queues, count, statements, options));
+    for (const count of counts) all.push(await measure(fleet, count, options));
     const [, floor, ...more] = all as [Measured, Measured, ...Measured[]];
     return [floor, ...more].flatMap((one) => rowsOf(one, floor));
   } finally {
-    await Promise.all(running.map((child) => child.stop()));
+    await fleet.stop();
   }
 }
 
-async function measure(
-  queues: readonly HttpQueue[],
-  topics: number,
-  statements: () => Promise<number>,
-  options: BenchOptions,
-): Promise<Measured> {
+async function measure(fleet: Fleet, topics: number, options: BenchOptions): Promise<Measured> {
   const tasks = topics * TASKS_EACH;
   const lease = new Times();
-  let turn = 0;
-  const next = (): HttpQueue => queues[turn++ % queues.length]!;
+  const inTurn = fleet.inTurn();
   const anyOf = {
-    enqueue: (...args: Parameters<HttpQueue['enqueue']>) => next().enqueue(...args),
-    lease: async (...args: Parameters<HttpQueue['lease']>) => {
+    ...inTurn,
+    lease: async (...args: Parameters<typeof inTurn.lease>) => {
       const start = performance.now();
-      const got = await next().lease(...args);
+      const got = await inTurn.lease(...args);
       if (got.length > 0) lease.add(performance.now() - start);
       return got;
     },
-    settle: (...args: Parameters<HttpQueue['settle']>) => next().settle(...args),
   };
   const input = tasksOf(TASKS_EACH);
   let nth = 0;
-  const before = await statements();
+  const before = await fleet.statements();
   options.progress(`topics: ${topics}, enqueueing ${tasks} tasks`);
   const enqueue = await enqueueRate(anyOf, CALLERS, () =>
     nth < topics ? { topic: `of-${topics}-${nth++}`, tasks: input } : null,
   );
-  const between = await statements();
+  const between = await fleet.statements();
   options.progress(`topics: ${topics}, draining`);
   const drain = await drainRate(anyOf, { ...DRAIN, tasks });
-  const after = await statements();
+  const after = await fleet.statements();
   return {
     topics,
     enqueue,

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { type ErrorCode, invalid, QueueError } from '../core/errors.ts';
-import { checkFields } from '../core/fields.ts';
+import { checkFields, TASK_FIELDS } from '../core/fields.ts';
 import { jsonText } from '../core/json.ts';
 import { messageIdFromKey } from '../core/message.ts';
 import { integer } from '../core/numbers.ts';
@@ -38,16 +38,7 @@ export interface TaskHandle {
 }
 
 const RESULT_OPTIONS: ReadonlySet<string> = new Set<keyof ResultOptions>(['timeoutMs', 'signal']);
-const OPTIONS: ReadonlySet<string> = new Set<keyof PublishOptions>([
-  'priority',
-  'messageId',
-  'delayMs',
-  'runAt',
-  'ttlMs',
-  'metadata',
-  'maxAttempts',
-  'onDuplicate',
-]);
+const OPTIONS: ReadonlySet<string> = new Set([...TASK_FIELDS].filter((field) => field !== 'payload'));
 /** What a task adds to a call beside its payload and metadata, roughly. */
 const TASK_BYTES = 200;
 const RESULT_WAIT_MS = 20_000;

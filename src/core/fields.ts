@@ -1,5 +1,18 @@
 import { invalid } from './errors.ts';
 
+/** What a task may have when it is enqueued. */
+export const TASK_FIELDS: ReadonlySet<string> = new Set([
+  'payload',
+  'priority',
+  'messageId',
+  'delayMs',
+  'runAt',
+  'ttlMs',
+  'metadata',
+  'maxAttempts',
+  'onDuplicate',
+]);
+
 /**
  * Refuses fields that nobody reads: a misspelt one would be left out without a word.
  *

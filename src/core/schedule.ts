@@ -46,6 +46,34 @@ export interface ScheduleRow extends ScheduleDefinition, ScheduleState {
   readonly name: string;
 }
 
+/** The definition in a row, whatever else came along. */
+export const definitionOf = (row: ScheduleDefinition): ScheduleDefinition => ({
+  topic: row.topic,
+  pattern: row.pattern,
+  timeZone: row.timeZone,
+  payload: row.payload,
+  metadata: row.metadata,
+  priority: row.priority,
+  ttlMs: row.ttlMs,
+  maxAttempts: row.maxAttempts,
+  catchUpMs: row.catchUpMs,
+});
+
+/** The state in a row, whatever else came along. */
+export const stateOf = (row: ScheduleState): ScheduleState => ({
+  incarnation: row.incarnation,
+  version: row.version,
+  createdAt: row.createdAt,
+  updatedAt: row.updatedAt,
+  firedUpTo: row.firedUpTo,
+  nextAt: row.nextAt,
+  lastFiredFor: row.lastFiredFor,
+  lastTask: row.lastTask,
+  fired: row.fired,
+  missed: row.missed,
+  refusal: row.refusal,
+});
+
 /** A schedule without what may be large. */
 export type ScheduleHead = Omit<ScheduleRow, 'payload' | 'metadata'>;
 

@@ -176,6 +176,11 @@ export class Log {
     if (this.#open?.delete(id) && this.#open.size === 0) this.#open = null;
   }
 
+  /** What is open is another server's to see to. */
+  forgetOpen(): void {
+    this.#open = null;
+  }
+
   /** When the first task that waits here may expire, as far as is known. */
   get expiresAt(): number {
     return this.#expiry?.at ?? Number.POSITIVE_INFINITY;
@@ -197,26 +202,26 @@ export class Log {
   }
 
   /** A pending entry counts as ready: its move is committed, or may be, and nobody could mark it yet. */
-  countEarly(id: number): void {
+  addCountedEarly(id: number): void {
     this.#countedEarly ??= new Set();
     this.#countedEarly.add(id);
   }
 
   /** @returns whether it counted early until now */
-  countsNoLongerEarly(id: number): boolean {
+  deleteCountedEarly(id: number): boolean {
     const counted = this.#countedEarly?.delete(id) ?? false;
     if (this.#countedEarly?.size === 0) this.#countedEarly = null;
     return counted;
   }
 
   /** A pending entry was put there by this server and counts once it is ready, whoever marks it so. */
-  isOnItsWay(id: number): void {
+  addOnItsWay(id: number): void {
     this.#onTheirWay ??= new Set();
     this.#onTheirWay.add(id);
   }
 
   /** @returns whether it was on its way until now */
-  isNoLongerOnItsWay(id: number): boolean {
+  deleteOnItsWay(id: number): boolean {
     const wasOnItsWay = this.#onTheirWay?.delete(id) ?? false;
     if (this.#onTheirWay?.size === 0) this.#onTheirWay = null;
     return wasOnItsWay;

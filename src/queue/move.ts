@@ -54,7 +54,7 @@ export class Mover {
     const dest = await book.log(to);
     const entries = origins.map((origin) => pendingEntry(origin, placeIn(from.address, origin.id), changes(origin)));
     const [ids] = await Promise.all([dest.append(entries), activity.ensure(dest)]);
-    for (const id of ids) dest.isOnItsWay(id);
+    for (const id of ids) dest.addOnItsWay(id);
     await activity.confirm(dest);
     const pendings = entries.map((entry, index): Pending => {
       const place = placeIn(to, ids[index]!);
@@ -129,7 +129,7 @@ export class Mover {
       const arrived = ready.filter((pending) => {
         const wasMarked = marks.answers.get(pending)?.applied ?? true;
         // Where another server has marked it, nobody here has counted it yet.
-        return dest.isNoLongerOnItsWay(pending.place.id) || wasMarked;
+        return dest.deleteOnItsWay(pending.place.id) || wasMarked;
       });
       // Another server has appended some, and has not told of them yet: they are counted as they are found.
       const known = arrived.filter(({ place }) => place.id < dest.nextId);
@@ -140,10 +140,10 @@ export class Mover {
         dest,
         waiting.map(({ place }) => place.id),
       );
-      for (const pending of waiting) if (!marks.answers.has(pending)) dest.countEarly(pending.place.id);
+      for (const pending of waiting) if (!marks.answers.has(pending)) dest.addCountedEarly(pending.place.id);
       for (const [pending, step] of steps) {
         if (step !== 'mark-void') continue;
-        dest.isNoLongerOnItsWay(pending.place.id);
+        dest.deleteOnItsWay(pending.place.id);
         this.#didNotHappen(topic, dest, pending);
       }
       if (ready.length > 0) signals.due(from, at);
@@ -228,7 +228,7 @@ export class Mover {
   #arrived(topic: Topic, dest: Log, ids: readonly number[]): void {
     const { signals, env } = this.#engine;
     if (ids.length === 0) return;
-    const uncounted = ids.filter((id) => !dest.countsNoLongerEarly(id));
+    const uncounted = ids.filter((id) => !dest.deleteCountedEarly(id));
     if (dest.slot !== null) {
       dest.slot.arrived(topic.name, uncounted);
       signals.delayed(dest);
@@ -246,7 +246,7 @@ export class Mover {
 
   /** What counted while it was pending counts no longer. */
   #didNotHappen(topic: Topic, dest: Log, pending: Pending): void {
-    if (dest.countsNoLongerEarly(pending.place.id) && counts(topic, pending)) dest.countReady(-1);
+    if (dest.deleteCountedEarly(pending.place.id) && counts(topic, pending)) dest.countReady(-1);
   }
 
   /**

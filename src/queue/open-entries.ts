@@ -46,11 +46,6 @@ export class OpenEntries extends Map<number, OpenEntry> {
     return super.delete(id);
   }
 
-  override clear(): void {
-    this.#leased = 0;
-    super.clear();
-  }
-
   /**
    * An entry's lease is over, and the scanner is to see to the entry next.
    * @returns whether it was under a lease

@@ -33,6 +33,7 @@ import {
   type ScheduleHead,
   type ScheduleRow,
   type ScheduleState,
+  stateOf,
 } from '../core/schedule.ts';
 import { timetableOf } from '../scheduler/cron.ts';
 import type { EnqueueResult, ScheduleInfo, SchedulePage, ScheduleSummary, TaskInput } from './api.ts';
@@ -276,39 +277,11 @@ function taskOf(row: ScheduleRow, at: number): TaskInput {
 const notFound = (name: string): QueueError =>
   new QueueError('schedule-not-found', `${show(name)}: there is no schedule of this name`);
 
-const summaryOf = (row: ScheduleHead): ScheduleSummary => ({
-  name: row.name,
-  topic: row.topic,
-  pattern: row.pattern,
-  timeZone: row.timeZone,
-  priority: row.priority,
-  ttlMs: row.ttlMs,
-  maxAttempts: row.maxAttempts,
-  catchUpMs: row.catchUpMs,
-  createdAt: row.createdAt,
-  updatedAt: row.updatedAt,
-  firedUpTo: row.firedUpTo,
-  nextAt: row.nextAt,
-  lastFiredFor: row.lastFiredFor,
-  lastTask: row.lastTask,
-  fired: row.fired,
-  missed: row.missed,
-  refusal: row.refusal,
-});
-
-const stateOf = (row: ScheduleState): ScheduleState => ({
-  incarnation: row.incarnation,
-  version: row.version,
-  createdAt: row.createdAt,
-  updatedAt: row.updatedAt,
-  firedUpTo: row.firedUpTo,
-  nextAt: row.nextAt,
-  lastFiredFor: row.lastFiredFor,
-  lastTask: row.lastTask,
-  fired: row.fired,
-  missed: row.missed,
-  refusal: row.refusal,
-});
+function summaryOf(row: ScheduleHead): ScheduleSummary {
+  const { name, topic, pattern, timeZone, priority, ttlMs, maxAttempts, catchUpMs } = row;
+  const { incarnation: _incarnation, version: _version, ...progress } = stateOf(row);
+  return { name, topic, pattern, timeZone, priority, ttlMs, maxAttempts, catchUpMs, ...progress };
+}
 
 const sameDefinition = (a: ScheduleDefinition, b: ScheduleDefinition): boolean =>
   a.topic === b.topic &&

@@ -302,7 +302,7 @@ export class Session {
     // One that was scheduled here until a moment ago keeps what it knows: a pass over it may be under way.
     if (log.tenure.term === null) {
       if (hint.put || hint.appended) log.ready = 0;
-      log.open.clear();
+      log.forgetOpen();
     }
     this.neighbours.heard({ ...log.address, ...hint });
   }

@@ -83,7 +83,7 @@ export class Topic {
   leaseTurn = 0;
   /** When it was last looked up: whoever did may still be busy with it. */
   touchedAt: number;
-  /** When it was last leased from, at the latest; 0: never. */
+  /** When it was last leased from, at the latest, as long as there was no limit; 0: never. */
   #lastLeaseAt: number;
 
   constructor(name: string, tenure: Tenure, settings: TopicSettings, version: number | null, now: number) {
@@ -117,14 +117,14 @@ export class Topic {
 
   /** So many tasks were leased. */
   leased(count: number, at: number): void {
-    if (count > 0) this.hadLease(at);
     if (this.#limits !== null) this.#limits = afterLease(this.#limits, this.settings, count, at);
+    else if (count > 0) this.hadLease(at);
   }
 
   /** It was leased from at a time, or may have been until then. */
   hadLease(at: number): void {
-    this.#lastLeaseAt = Math.max(this.#lastLeaseAt, at);
-    if (this.#limits !== null && at > this.#limits.lastLeaseAt) this.#limits = { ...this.#limits, lastLeaseAt: at };
+    if (this.#limits === null) this.#lastLeaseAt = Math.max(this.#lastLeaseAt, at);
+    else if (at > this.#limits.lastLeaseAt) this.#limits = { ...this.#limits, lastLeaseAt: at };
   }
 
   /** Leases ended, by a settlement or by their time. */
@@ -160,6 +160,11 @@ export class Topic {
     let sum = 0;
     for (const log of this.logs) if (!log.isDead) sum += Math.max(0, log.ready - log.reserved);
     return sum;
+  }
+
+  /** How many of them its limits let go now. */
+  leasable(now: number): number {
+    return Math.min(this.gate(now).allowed, this.available);
   }
 
   /** Since when a task may have been waiting at the most; null: none is ready. */

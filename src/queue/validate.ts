@@ -15,7 +15,7 @@ import {
 } from '../core/bounds.ts';
 import type { Payload } from '../core/entry.ts';
 import { invalid, QueueError } from '../core/errors.ts';
-import { checkFields } from '../core/fields.ts';
+import { checkFields, TASK_FIELDS } from '../core/fields.ts';
 import { jsonText } from '../core/json.ts';
 import { checkSelector, checkTopic, isWellFormed, topicNameFault, utf8Bytes } from '../core/names.ts';
 import { integer, optionalInteger } from '../core/numbers.ts';
@@ -36,18 +36,6 @@ export interface CheckedTask {
   readonly maxAttempts: number | null;
   readonly onDuplicate: OnDuplicate;
 }
-
-const TASK_FIELDS = new Set([
-  'payload',
-  'priority',
-  'messageId',
-  'delayMs',
-  'runAt',
-  'ttlMs',
-  'metadata',
-  'maxAttempts',
-  'onDuplicate',
-]);
 
 /** @throws QueueError where the task breaks a rule */
 export function checkTask(input: TaskInput, settings: TopicSettings, now: number, path: string): CheckedTask {
@@ -193,10 +181,7 @@ export function checkSchedule(
   settings: TopicSettings,
   now: number,
 ): ScheduleDefinition {
-  for (const [field, value] of Object.entries(input)) {
-    if (SCHEDULE_FIELDS.has(field) || value === undefined) continue;
-    throw invalid(`/${field}`, field, `a field of a schedule (${[...SCHEDULE_FIELDS].join(', ')})`, '"pattern"');
-  }
+  checkFields(input, '', 'a schedule', SCHEDULE_FIELDS, '"pattern"');
   const { topic, pattern, timeZone = 'UTC', catchUpMs, ...taskInput } = input;
   timetableOf(pattern, timeZone);
   const task = checkTask(taskInput, settings, now, '');

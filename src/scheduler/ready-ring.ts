@@ -147,7 +147,7 @@ export class ReadyRing {
       const { request } = waiter;
       for (const topic of this.#fitting(request)) {
         const before = promised.get(topic) ?? 0;
-        const there = Math.min(topic.gate(now).allowed, topic.available) - before;
+        const there = topic.leasable(now) - before;
         if (there <= 0) continue;
         promised.set(topic, before + Math.min(request.max, request.maxPerTopic));
         this.#forget(waiter);
@@ -188,7 +188,7 @@ export class ReadyRing {
   readyFor(request: CheckedLease): number {
     const now = this.#env.now();
     for (const topic of this.#fitting(request)) {
-      const ready = Math.min(topic.gate(now).allowed, topic.available);
+      const ready = topic.leasable(now);
       if (ready > 0) return ready;
     }
     return 0;

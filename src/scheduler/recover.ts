@@ -41,11 +41,10 @@ async function recoverTier(engine: Engine, log: Log, topic: Topic): Promise<void
     log.ready = 0;
     log.expiresAt = Number.POSITIVE_INFINITY;
     for await (const head of heads(engine, log, log.scan, log.nextId)) {
-      if (head.status === 'pending') {
-        interrupted.push(head);
-        if (!isPurged(head, topic.settings.purgedAt)) log.countEarly(head.id);
-      }
-      if (counts(head, topic) || (head.status === 'pending' && !isPurged(head, topic.settings.purgedAt))) {
+      if (head.status === 'pending') interrupted.push(head);
+      const countsEarly = head.status === 'pending' && !isPurged(head, topic.settings.purgedAt);
+      if (countsEarly) log.addCountedEarly(head.id);
+      if (countsEarly || counts(head, topic)) {
         log.countReady(1);
         readySince = Math.min(readySince, head.placedAt);
       }

@@ -30,4 +30,13 @@ export class SeededRandom {
     this.#c |= 0;
     return (sum >>> 0) / 4_294_967_296;
   }
+
+  /** 22 characters of base64url. */
+  token(): string {
+    let token = '';
+    for (let nth = 0; nth < 22; nth++) token += BASE64URL[Math.floor(this.next() * 64)];
+    return token;
+  }
 }
+
+const BASE64URL = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_';

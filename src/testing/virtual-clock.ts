@@ -7,8 +7,6 @@ import { VirtualTime } from './virtual-time.ts';
 // Node's own, taken before a test can put fake ones in their place.
 const { setImmediate } = timers;
 
-const BASE64URL = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_';
-
 /**
  * The environment of a queue whose time is moved by hand, and whose randomness follows from a seed. No handle of Node's
  * stands behind a timer: a process ends whether or not some are left.
@@ -29,14 +27,13 @@ export class VirtualClock {
     const seeds = new SeededRandom(seed);
     const stream = () => new SeededRandom(seeds.next() * 2 ** 32);
     const [jitter, tokens, digits] = [stream(), stream(), stream()];
-    const token = () => Array.from({ length: 22 }, () => BASE64URL[Math.floor(tokens.next() * 64)]).join('');
     this.environment = {
       now: () => this.now,
       monotonic: () => this.#time.now,
       random: () => jitter.next(),
       token: () => {
         for (;;) {
-          const text = token();
+          const text = tokens.token();
           if (!text.startsWith('-')) return text;
         }
       },

@@ -241,7 +241,8 @@ onBoth('close', (start) => {
   });
 });
 
-it('a lease answer that races with startDraining is handed out, and drain waits for it', async () => {
+/** A client whose lease answers are held back until `answer` is opened. */
+async function withHeldLeases() {
   const { queue } = await startWorld('in process');
   const asked = gate();
   const answer = gate();
@@ -255,6 +256,11 @@ it('a lease answer that races with startDraining is handed out, and drain waits 
       },
     }),
   );
+  return { queue, client, asked, answer };
+}
+
+it('a lease answer that races with startDraining is handed out, and drain waits for it', async () => {
+  const { queue, client, asked, answer } = await withHeldLeases();
   const handle = await client.publisher().publish('mail', 1);
   const begun = gate();
   const release = gate();
@@ -274,19 +280,7 @@ it('a lease answer that races with startDraining is handed out, and drain waits 
 });
 
 it('what a lease brings that nobody waits for any more is given back, also behind close', async () => {
-  const { queue } = await startWorld('in process');
-  const asked = gate();
-  const answer = gate();
-  const client = new Client(
-    tapped(queue, {
-      lease: async ({ signal: _signal, ...request } = {}) => {
-        const tasks = await queue.lease(request);
-        asked.open();
-        await answer.opened;
-        return tasks;
-      },
-    }),
-  );
+  const { queue, client, asked, answer } = await withHeldLeases();
   const { id } = await client.publisher().publish('mail', 1);
   void client.subscriber('mail').run(() => {});
   await asked.opened;

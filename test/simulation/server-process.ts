@@ -42,11 +42,7 @@ export class ServerProcess {
       now: steadyClock(wall, () => this.#monotonic()),
       monotonic: () => this.#monotonic(),
       random: () => own.next(),
-      token: () => {
-        let token = '';
-        for (let nth = 0; nth < 22; nth++) token += TOKEN[Math.floor(tokens.next() * 64)];
-        return token;
-      },
+      token: () => tokens.token(),
       ulid,
       timer: (ms, call) => this.after(Math.max(0, ms) / (1 + clock.drift), call),
     } as Environment;
@@ -127,5 +123,3 @@ export class ServerProcess {
     return () => this.#onCut.delete(tell);
   }
 }
-
-const TOKEN = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_';

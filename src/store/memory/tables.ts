@@ -14,7 +14,7 @@ import {
 } from '../../core/entry.ts';
 import { type Checkpoint, logKey, type SegmentHeader, segmentEnd, segmentStart } from '../../core/log.ts';
 import type { MessageCondition, MessageRow, MessageWrite } from '../../core/message.ts';
-import type { ScheduleHead, ScheduleRow } from '../../core/schedule.ts';
+import { definitionOf, type ScheduleHead, type ScheduleRow, stateOf } from '../../core/schedule.ts';
 import {
   type ActivityRow,
   APPLIED,
@@ -456,29 +456,11 @@ function appended(entry: NewEntry, id: number): Entry {
 }
 
 /** The row as its columns are, whatever else came along. */
-const rowOf = (name: string, row: Omit<ScheduleRow, 'name'>): ScheduleRow => ({
-  name,
-  incarnation: row.incarnation,
-  version: row.version,
-  topic: row.topic,
-  pattern: row.pattern,
-  timeZone: row.timeZone,
-  payload: typeof row.payload === 'string' ? row.payload : new Uint8Array(row.payload),
-  metadata: row.metadata,
-  priority: row.priority,
-  ttlMs: row.ttlMs,
-  maxAttempts: row.maxAttempts,
-  catchUpMs: row.catchUpMs,
-  createdAt: row.createdAt,
-  updatedAt: row.updatedAt,
-  firedUpTo: row.firedUpTo,
-  nextAt: row.nextAt,
-  lastFiredFor: row.lastFiredFor,
-  lastTask: row.lastTask,
-  fired: row.fired,
-  missed: row.missed,
-  refusal: row.refusal,
-});
+function rowOf(name: string, row: Omit<ScheduleRow, 'name'>): ScheduleRow {
+  const { payload } = row;
+  const own = typeof payload === 'string' ? payload : new Uint8Array(payload);
+  return { name, ...definitionOf(row), payload: own, ...stateOf(row) };
+}
 
 const plainPlace = ({ topic, tier, id }: LogAddress & { readonly id: number }) => ({ topic, tier, id });
 

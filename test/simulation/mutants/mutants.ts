@@ -91,8 +91,8 @@ export const MUTANTS: readonly Mutant[] = [
       },
       {
         file: 'src/queue/move.ts',
-        find: 'dest.isOnItsWay(id); await activity.confirm(dest);',
-        replace: 'dest.isOnItsWay(id);',
+        find: 'dest.addOnItsWay(id); await activity.confirm(dest);',
+        replace: 'dest.addOnItsWay(id);',
       },
     ],
   },
