@@ -6,7 +6,7 @@ type LimitSettings = Pick<
   'maxInFlight' | 'minIntervalMs' | 'cooldownMs' | 'rate' | 'blockedUntil' | 'paused'
 >;
 
-/** What a topic's limits remember. Times are milliseconds since 1970. */
+/** What a topic's limits remember. Times are milliseconds of whatever clock the gate is asked by; -Infinity: never. */
 export interface LimitState {
   readonly lastLeaseAt: number;
   readonly lastSettledAt: number;

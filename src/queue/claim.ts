@@ -197,6 +197,7 @@ export class Claimer {
     if (await this.#finishMoves(log, entries)) return 'again';
 
     const now = env.now();
+    const leasedAt = env.monotonic();
     const decisions: ClaimDecision[] = [];
     const own: MessageWrite[] = [];
     let bytes = 0;
@@ -218,7 +219,7 @@ export class Claimer {
         return 'again';
       }
     }
-    return this.#commit(topic, log, header, entries, decisions, wants, results, firstWant, now);
+    return this.#commit(topic, log, header, entries, decisions, wants, results, firstWant, now, leasedAt);
   }
 
   async #commit(
@@ -231,6 +232,7 @@ export class Claimer {
     results: Claimed[][],
     firstWant: number,
     now: number,
+    leasedAt: number,
   ): Promise<number | 'again'> {
     const { store, env } = this.#engine;
     const changes: EntryChange[] = [];
@@ -288,7 +290,7 @@ export class Claimer {
     }
     log.scan = to;
     header.term = term;
-    await this.#account(topic, log, entries, decisions, taken, now);
+    await this.#account(topic, log, entries, decisions, taken, now, leasedAt);
     let nth = 0;
     for (const claimed of taken.values()) results[wantOf[nth++]!]!.push(claimed);
     return bytes;
@@ -328,6 +330,7 @@ export class Claimer {
     decisions: readonly ClaimDecision[],
     taken: ReadonlyMap<number, Claimed>,
     now: number,
+    leasedAt: number,
   ): Promise<void> {
     const { counters, signals, messages } = this.#engine;
     const ended: Parameters<Messages['settle']>[2][number][] = [];
@@ -359,7 +362,7 @@ export class Claimer {
     log.reserved -= taken.size;
     if (log.ready === 0 && log.unscanned > 0) signals.due(log, now);
     counters.delivered += taken.size;
-    topic.leased(taken.size, now);
+    topic.leased(taken.size, leasedAt);
     signals.due(log, until);
     if (met > taken.size) signals.changed(topic);
     if (ended.length === 0) return;

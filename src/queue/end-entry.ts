@@ -20,6 +20,7 @@ export async function endEntry(
   const { messages, signals, book, env } = engine;
   const log = await book.log(place);
   const at = env.now();
+  const endedAt = env.monotonic();
   const isCounted = (log.slot?.counts(place.id) ?? true) && !isPurged(head, of.settings.purgedAt);
   const [answer] = await log.change([
     {
@@ -31,14 +32,14 @@ export async function endEntry(
   if (!answer!.applied) return false;
   const topic = await book.topicOf(log, of.name);
   if (log.open.has(place.id)) {
-    if (log.open.endLease(place.id)) topic.leaseEnded(at);
+    if (log.open.endLease(place.id)) topic.leaseEnded(endedAt);
   } else if (isCounted) {
     if (log.slot === null) log.countReady(-1);
     else log.slot.add(topic.name, -1);
   }
   await messages.settle(topic.name, topic.settings, [{ task: head, place, status, at }]);
   // The claim that had leased it may have been answered only now.
-  if (log.open.endLease(place.id)) topic.leaseEnded(at);
+  if (log.open.endLease(place.id)) topic.leaseEnded(endedAt);
   log.settled(place.id);
   await signals.left(log, [place.id]);
   signals.settled(head.uid);

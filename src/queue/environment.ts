@@ -5,7 +5,7 @@ import { monotonicFactory } from 'ulid';
 export interface Environment {
   /** The store's clock as known here, milliseconds since 1970; never goes back. */
   now(): number;
-  /** Milliseconds since any moment; what leases of shards are judged by, since no clock can be set under it. */
+  /** Milliseconds since any moment; what leases of shards and limits go by, since no clock can be set under it. */
   monotonic(): number;
   /** A number from 0 up to 1, for jitter. */
   random(): number;
@@ -18,6 +18,12 @@ export interface Environment {
   /** Told how a write came out whose outcome was unknown at first. */
   readonly resolved?: (how: Resolution) => void;
 }
+
+/** The two clocks. */
+export type Clock = Pick<Environment, 'now' | 'monotonic'>;
+
+/** A time that was told by `now`, as the monotonic clock would have told it. */
+export const monotonicAt = (clock: Clock, at: number): number => at - clock.now() + clock.monotonic();
 
 /**
  * - `applied` a repetition of the write was applied: the first try had written nothing;

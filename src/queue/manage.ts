@@ -67,7 +67,7 @@ export class Manager {
       const seen = topic.version;
       const outcome = await definitely(env, () => store.writeTopic(topic.name, seen, JSON.stringify(settings)));
       if (outcome === 'applied') {
-        topic.learn(settings, (seen ?? 0) + 1, env.now());
+        topic.learn(settings, (seen ?? 0) + 1, env);
         signals.ready(topic);
         return;
       }

@@ -217,7 +217,7 @@ export class Mover {
       return;
     }
     if (from.open.endLease(origin.id)) {
-      topic.leaseEnded(env.now());
+      topic.leaseEnded(env.monotonic());
       signals.ready(topic);
     } else if (!from.open.has(origin.id) && counted && (from.isDead || origin.id >= from.scan)) {
       from.recount = from.isDead;

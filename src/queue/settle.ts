@@ -120,7 +120,9 @@ export class Settler {
   }
 
   async #ack({ log, topic, items }: Group<Ack>, results: SettleItem[]): Promise<void> {
-    const now = this.#engine.env.now();
+    const { env } = this.#engine;
+    const now = env.now();
+    const endedAt = env.monotonic();
     const plain = donePatch(null, now);
     const accepted: Item<Ack>[] = [];
     const changes: EntryChange[] = [];
@@ -151,7 +153,7 @@ export class Settler {
       if (good) done.push(item);
       results[item.index] = good ? { leaseId: item.token, ok: true } : refused(item.token, 'lease-lost');
     }
-    await this.#ended(log, topic, done, now);
+    await this.#ended(log, topic, done, now, endedAt);
   }
 
   /** Chunks keep a batch small; chunks of one segment go through its group commit together with others. */
@@ -164,7 +166,7 @@ export class Settler {
   }
 
   /** What follows an ack: limits count it, the message rows say so, and the scanner may pass. */
-  async #ended(log: Log, topic: Topic, done: readonly Item<unknown>[], now: number): Promise<void> {
+  async #ended(log: Log, topic: Topic, done: readonly Item<unknown>[], now: number, endedAt: number): Promise<void> {
     const { signals } = this.#engine;
     if (done.length === 0) return;
     const ended: { readonly task: Known; readonly id: number }[] = [];
@@ -182,7 +184,7 @@ export class Settler {
       }
       signals.settled(open.uid);
     }
-    topic.leaseEnded(now);
+    topic.leaseEnded(endedAt);
     if (unknown.length > 0) {
       for (const head of (await readHeadsByIds(this.#engine.store, log.address, unknown)).values()) {
         ended.push({ task: head, id: head.id });
@@ -331,7 +333,7 @@ export class Settler {
    */
   async #movedAlready(log: Log, topic: Topic, entry: Entry): Promise<void> {
     if (log.open.endLease(entry.id)) {
-      topic.leaseEnded(entry.updatedAt);
+      topic.leaseEnded(this.#engine.env.monotonic());
       this.#engine.signals.ready(topic);
       this.#engine.signals.due(log, this.#engine.env.now());
     }
@@ -369,7 +371,9 @@ export class Settler {
     results: SettleItem[],
   ): Promise<void> {
     if (items.length === 0) return;
-    const at = this.#engine.env.now();
+    const { env } = this.#engine;
+    const at = env.now();
+    const endedAt = env.monotonic();
     const set: EntryPatch = { status: 'cancelled', version: FINAL_VERSION, updatedAt: at, reason: 'purged' };
     const answers = await this.#change(
       log,
@@ -385,7 +389,7 @@ export class Settler {
       topic.settings,
       done.map(({ id }) => ({ task: entries.get(id)!, place: placeIn(log.address, id), status: 'cancelled', at })),
     );
-    if (done.some(({ id }) => log.open.get(id)?.leased)) topic.leaseEnded(at);
+    if (done.some(({ id }) => log.open.get(id)?.leased)) topic.leaseEnded(endedAt);
     for (const { id } of done) {
       log.settled(id);
       this.#engine.signals.settled(entries.get(id)!.uid);

@@ -1,7 +1,7 @@
 import { TIERS } from '../core/bounds.ts';
 import type { LogAddress, Place } from '../core/entry.ts';
 import { QueueError } from '../core/errors.ts';
-import { afterLease, afterSettle, type Gate, gateOf, hasLimits, type LimitState } from '../core/limits.ts';
+import { afterLease, afterSettle, closedBy, type Gate, gateOf, hasLimits, type LimitState } from '../core/limits.ts';
 import {
   DEAD_TIER,
   EMPTY_CHECKPOINT,
@@ -14,7 +14,7 @@ import {
 } from '../core/log.ts';
 import { parseSettings, type TopicSettings } from '../core/settings.ts';
 import type { Store } from '../store/store.ts';
-import type { Environment } from './environment.ts';
+import { type Clock, type Environment, monotonicAt } from './environment.ts';
 import { LOOKED_UP_MS, Log, type LogHome, type LogPeers, logHome, type TimeSlot } from './log.ts';
 import type { Appended, LogEnd } from './peers.ts';
 import { Slots } from './slots.ts';
@@ -83,26 +83,26 @@ export class Topic {
   leaseTurn = 0;
   /** When it was last looked up: whoever did may still be busy with it. */
   touchedAt: number;
-  /** When it was last leased from, at the latest, as long as there was no limit; 0: never. */
+  /** When it was last leased from, at the latest, as long as there was no limit; by the monotonic clock. */
   #lastLeaseAt: number;
 
-  constructor(name: string, tenure: Tenure, settings: TopicSettings, version: number | null, now: number) {
+  constructor(name: string, tenure: Tenure, settings: TopicSettings, version: number | null, clock: Clock) {
     this.name = name;
     this.tenure = tenure;
     this.settings = settings;
     this.version = version;
-    this.touchedAt = now;
+    this.touchedAt = clock.now();
     // What went before a take-over isn't known until all is loaded.
-    this.#lastLeaseAt = tenure.isLoaded ? 0 : now;
-    if (this.limited) this.#limits = this.#limitsFrom(now);
+    this.#lastLeaseAt = tenure.isLoaded ? Number.NEGATIVE_INFINITY : clock.monotonic();
+    if (this.limited) this.#limits = this.#limitsFrom(clock.monotonic());
   }
 
   /** Takes in settings that were read or written, unless newer ones are known: answers may come out of order. */
-  learn(settings: TopicSettings, version: number | null, now: number): void {
+  learn(settings: TopicSettings, version: number | null, clock: Clock): void {
     if ((version ?? 0) < (this.version ?? 0)) return;
     this.settings = settings;
     this.version = version;
-    if (this.limited) this.#limits ??= this.#limitsFrom(now);
+    if (this.limited) this.#limits ??= this.#limitsFrom(clock.monotonic());
   }
 
   /** What went before isn't known: a cooldown counts from now at the latest, and the rate's bucket is empty. */
@@ -110,24 +110,19 @@ export class Topic {
     return { lastLeaseAt: this.#lastLeaseAt, lastSettledAt: now, tokens: 0, refilledAt: now };
   }
 
-  /** What its limits remember; null as long as there was none. */
-  get limits(): LimitState | null {
-    return this.#limits;
-  }
-
-  /** So many tasks were leased. */
+  /** So many tasks were leased; at a time of the monotonic clock. */
   leased(count: number, at: number): void {
     if (this.#limits !== null) this.#limits = afterLease(this.#limits, this.settings, count, at);
     else if (count > 0) this.hadLease(at);
   }
 
-  /** It was leased from at a time, or may have been until then. */
+  /** It was leased from at a time of the monotonic clock, or may have been until then. */
   hadLease(at: number): void {
     if (this.#limits === null) this.#lastLeaseAt = Math.max(this.#lastLeaseAt, at);
     else if (at > this.#limits.lastLeaseAt) this.#limits = { ...this.#limits, lastLeaseAt: at };
   }
 
-  /** Leases ended, by a settlement or by their time. */
+  /** Leases ended, by a settlement or by their time; at a time of the monotonic clock. */
   leaseEnded(at: number): void {
     if (this.#limits !== null) this.#limits = afterSettle(this.#limits, at);
   }
@@ -136,10 +131,34 @@ export class Topic {
     return hasLimits(this.settings);
   }
 
-  gate(now: number): Gate {
+  /** Its gate, by the monotonic clock. */
+  gate(clock: Clock): Gate {
     if (!this.limited || this.#limits === null) return { allowed: Number.POSITIVE_INFINITY, nextAt: null };
     if (this.claiming) return { allowed: 0, nextAt: null };
-    return gateOf(this.#limits, this.inFlight, this.settings, now);
+    return gateOf(this.#limits, this.inFlight, this.#settingsBy(clock), clock.monotonic());
+  }
+
+  /** The limits by which the gate is shut, each with the time of `now` when that ends by itself; null: it does not. */
+  closedBy(clock: Clock): ReturnType<typeof closedBy> {
+    if (this.#limits === null) return [];
+    const now = clock.monotonic();
+    return closedBy(this.#limits, this.inFlight, this.#settingsBy(clock), now).map(({ limit, until }) => ({
+      limit,
+      until: until === null ? null : Math.ceil(clock.now() + until - now),
+    }));
+  }
+
+  /** When the next lease no longer has to wait for the interval behind the last one, by the monotonic clock. */
+  get intervalEndsAt(): number {
+    const { minIntervalMs } = this.settings;
+    if (minIntervalMs === null || this.#limits === null) return Number.NEGATIVE_INFINITY;
+    return this.#limits.lastLeaseAt + minIntervalMs;
+  }
+
+  /** What limits go by is the monotonic clock: a correction of the other would shorten a cooldown. */
+  #settingsBy(clock: Clock): TopicSettings {
+    const { blockedUntil } = this.settings;
+    return blockedUntil === null ? this.settings : { ...this.settings, blockedUntil: monotonicAt(clock, blockedUntil) };
   }
 
   /** Tasks under a lease. */
@@ -163,8 +182,8 @@ export class Topic {
   }
 
   /** How many of them its limits let go now. */
-  leasable(now: number): number {
-    return Math.min(this.gate(now).allowed, this.available);
+  leasable(clock: Clock): number {
+    return Math.min(this.gate(clock).allowed, this.available);
   }
 
   /** Since when a task may have been waiting at the most; null: none is ready. */
@@ -302,7 +321,7 @@ export class TopicBook {
   async #loadTopic(tenure: Tenure, name: string): Promise<Topic> {
     const row = await this.#store.readTopic(name);
     const settings = parseSettings(row?.settings ?? null);
-    const topic = new Topic(name, tenure, settings, row?.version ?? null, this.#env.now());
+    const topic = new Topic(name, tenure, settings, row?.version ?? null, this.#env);
     const { slots, topics, maybeIdle } = this.#shelf(tenure);
     topic.delayed = slots.delayedOf(name);
     topics.set(name, topic);
@@ -353,7 +372,7 @@ export class TopicBook {
     if (tenure.term !== null) {
       const wasLeased = await this.#loadCursors(log);
       // What was handed out before this server scheduled it is gone after the retention; an interval may be longer.
-      if (wasLeased) topic?.hadLease(tenure.beganAt);
+      if (wasLeased) topic?.hadLease(monotonicAt(this.#env, tenure.beganAt));
     }
     log.touchedAt = this.#env.now();
     await this.onLoad(log, topic);
@@ -455,7 +474,8 @@ export class TopicBook {
     for (const tenure of this.#tenures) {
       const { maybeIdle } = this.#shelf(tenure);
       for (const topic of maybeIdle) {
-        if (topic.isIdle && topic.touchedAt <= before && !hasRecentLease(topic, this.#env.now())) dropped.push(topic);
+        if (topic.isIdle && topic.touchedAt <= before && topic.intervalEndsAt <= this.#env.monotonic())
+          dropped.push(topic);
       }
     }
     for (const topic of dropped) this.drop(topic);
@@ -471,7 +491,7 @@ export class TopicBook {
   /** Reads a topic's settings again. */
   async reload(topic: Topic): Promise<void> {
     const row = await this.#store.readTopic(topic.name);
-    topic.learn(parseSettings(row?.settings ?? null), row?.version ?? null, this.#env.now());
+    topic.learn(parseSettings(row?.settings ?? null), row?.version ?? null, this.#env);
   }
 
   *logs(): Generator<Log> {
@@ -495,10 +515,6 @@ function together<T>(underWay: Map<string, Promise<T>>, key: string, begin: () =
   }
   return one;
 }
-
-/** Whether the next lease would have to wait for the interval behind the last one. */
-const hasRecentLease = ({ settings, limits }: Topic, now: number): boolean =>
-  settings.minIntervalMs !== null && limits !== null && limits.lastLeaseAt + settings.minIntervalMs > now;
 
 /** Counts the entries between scan cursor and tail; ids behind the entries of a sealed segment are none. */
 async function countUnscanned(log: Log, store: Store): Promise<void> {

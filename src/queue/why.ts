@@ -1,5 +1,5 @@
 /** Why a topic, or a task, is not being handed out just now, and what would change that. */
-import { closedBy, type Limit } from '../core/limits.ts';
+import type { Limit } from '../core/limits.ts';
 import { taskIdOf } from '../core/task-id.ts';
 import type { Explanation, Obstacle, TaskInfo } from './api.ts';
 import type { Engine } from './engine.ts';
@@ -40,10 +40,8 @@ export class Explainer {
   }
 
   async #gate(topic: Topic): Promise<Obstacle[]> {
-    const now = this.#engine.env.now();
-    const shut = topic.limits === null ? [] : closedBy(topic.limits, topic.inFlight, topic.settings, now);
     return Promise.all(
-      shut.map(async ({ limit, until }) => ({
+      topic.closedBy(this.#engine.env).map(async ({ limit, until }) => ({
         ...ofLimit(topic, limit),
         until,
         leases: limit === 'maxInFlight' ? await this.#leases(topic) : [],

@@ -11,7 +11,7 @@ interface Alarm<K> {
  * was set earlier meanwhile, or cleared, is skipped when it comes up.
  */
 export class AlarmClock<K> {
-  readonly #env: Environment;
+  readonly #env: Pick<Environment, 'now' | 'timer'>;
   readonly #ring: (keys: readonly K[]) => void;
   readonly #heap = new TinyQueue<Alarm<K>>([], (a, b) => a.at - b.at);
   readonly #times = new Map<K, number>();
@@ -19,13 +19,16 @@ export class AlarmClock<K> {
   #armedAt = Number.POSITIVE_INFINITY;
   #stopped = false;
 
-  /** @param ring called with the keys that are due, whose times are cleared by then */
-  constructor(env: Environment, ring: (keys: readonly K[]) => void) {
+  /**
+   * @param env the clock that times are told by
+   * @param ring called with the keys that are due, whose times are cleared by then
+   */
+  constructor(env: Pick<Environment, 'now' | 'timer'>, ring: (keys: readonly K[]) => void) {
     this.#env = env;
     this.#ring = ring;
   }
 
-  /** Sets a key to a time in milliseconds since 1970, unless it is set to an earlier one. */
+  /** Sets a key to a time, unless it is set to an earlier one. */
   set(key: K, at: number): void {
     if (this.#stopped || at === Number.POSITIVE_INFINITY) return;
     const known = this.#times.get(key);

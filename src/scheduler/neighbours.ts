@@ -305,7 +305,7 @@ export class Neighbours {
       log.settled(id);
       signals.settled(open.uid);
     }
-    if (leased) topic.leaseEnded(env.now());
+    if (leased) topic.leaseEnded(env.monotonic());
     signals.ready(topic);
     signals.due(log, env.now());
     signals.changed(topic);

@@ -1,5 +1,5 @@
 import { TIERS } from '../core/bounds.ts';
-import type { Environment } from '../queue/environment.ts';
+import type { Clock, Environment } from '../queue/environment.ts';
 import type { Log } from '../queue/log.ts';
 import { LEASED_TIERS, type Topic } from '../queue/topics.ts';
 import type { CheckedLease } from '../queue/validate.ts';
@@ -38,7 +38,7 @@ export class ReadyRing {
 
   constructor(env: Environment) {
     this.#env = env;
-    this.#gates = new AlarmClock(env, (topics) => {
+    this.#gates = new AlarmClock({ now: env.monotonic, timer: env.timer }, (topics) => {
       for (const topic of topics) this.offer(topic);
     });
   }
@@ -55,7 +55,7 @@ export class ReadyRing {
       this.#ring.delete(topic);
       return;
     }
-    const gate = topic.gate(this.#env.now());
+    const gate = topic.gate(this.#env);
     if (gate.allowed < 1) {
       this.#ring.delete(topic);
       if (gate.nextAt !== null) this.#gates.set(topic, gate.nextAt);
@@ -70,7 +70,7 @@ export class ReadyRing {
    * @param had how many tasks of each topic the call has already
    */
   pick(request: CheckedLease, want: number, had: ReadonlyMap<string, number>): readonly Pick[] {
-    const plan = new Plan(request, want, had, this.#env.now());
+    const plan = new Plan(request, want, had, this.#env);
     /** How many tasks are a turn. */
     let turn = 1;
     if (request.order === 'priority') {
@@ -141,13 +141,12 @@ export class ReadyRing {
 
   /** Somebody who was woken went away: wakes others for what is there. */
   passOn(): void {
-    const now = this.#env.now();
     const promised = new Map<Topic, number>();
     for (const waiter of this.#waiters()) {
       const { request } = waiter;
       for (const topic of this.#fitting(request)) {
         const before = promised.get(topic) ?? 0;
-        const there = topic.leasable(now) - before;
+        const there = topic.leasable(this.#env) - before;
         if (there <= 0) continue;
         promised.set(topic, before + Math.min(request.max, request.maxPerTopic));
         this.#forget(waiter);
@@ -186,9 +185,8 @@ export class ReadyRing {
 
   /** How many tasks a lease call could get now, of one topic at least; 0: none. */
   readyFor(request: CheckedLease): number {
-    const now = this.#env.now();
     for (const topic of this.#fitting(request)) {
-      const ready = topic.leasable(now);
+      const ready = topic.leasable(this.#env);
       if (ready > 0) return ready;
     }
     return 0;
@@ -196,7 +194,6 @@ export class ReadyRing {
 
   /** How many tasks a lease call could get now of each tier, counted up to its `max`. */
   census(request: CheckedLease): readonly number[] {
-    const now = this.#env.now();
     const counts = new Array<number>(TIERS).fill(0);
     const counted = new Map<Topic, number>();
     for (const [tier, ofTier] of byTier(request)) {
@@ -204,7 +201,7 @@ export class ReadyRing {
         if (counts[tier]! >= request.max) break;
         const { ready, reserved } = topic.logs.get(tier)!;
         const before = counted.get(topic) ?? 0;
-        const allowed = Math.min(request.maxPerTopic, topic.gate(now).allowed) - before;
+        const allowed = Math.min(request.maxPerTopic, topic.gate(this.#env).allowed) - before;
         const count = Math.max(0, Math.min(allowed, ready - reserved));
         counts[tier] = Math.min(request.max, counts[tier]! + count);
         counted.set(topic, before + count);
@@ -297,23 +294,23 @@ function isShared(topic: Topic): boolean {
 class Plan {
   readonly #request: CheckedLease;
   readonly #had: ReadonlyMap<string, number>;
-  readonly #now: number;
+  readonly #clock: Clock;
   readonly #counts = new Map<Log, { readonly topic: Topic; count: number }>();
   readonly #perTopic = new Map<Topic, number>();
   readonly #logs = new Map<Topic, readonly (Log | undefined)[]>();
   left: number;
 
-  constructor(request: CheckedLease, want: number, had: ReadonlyMap<string, number>, now: number) {
+  constructor(request: CheckedLease, want: number, had: ReadonlyMap<string, number>, clock: Clock) {
     this.#request = request;
     this.#had = had;
-    this.#now = now;
+    this.#clock = clock;
     this.left = want;
   }
 
   take(topic: Topic, most: number, logs: Iterable<Log | undefined>): void {
     const taken = this.#perTopic.get(topic) ?? 0;
     const mayHave = this.#request.maxPerTopic - (this.#had.get(topic.name) ?? 0);
-    const allowed = Math.min(mayHave, topic.gate(this.#now).allowed) - taken;
+    const allowed = Math.min(mayHave, topic.gate(this.#clock).allowed) - taken;
     let wanted = Math.min(most, this.left, allowed);
     for (const log of logs) {
       if (wanted <= 0) break;

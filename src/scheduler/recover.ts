@@ -7,6 +7,7 @@ import type { EntryHead } from '../core/entry.ts';
 import { entriesEnd, segmentEnd, segmentOf } from '../core/log.ts';
 import { mustBeChecked } from '../core/scan.ts';
 import type { Engine } from '../queue/engine.ts';
+import { monotonicAt } from '../queue/environment.ts';
 import type { Log } from '../queue/log.ts';
 import { openEntry } from '../queue/open-entries.ts';
 import { changeDefinitely } from '../queue/outcomes.ts';
@@ -117,7 +118,7 @@ async function openBetween(engine: Engine, log: Log, topic: Topic, from: number,
   for await (const head of heads(engine, log, from, to)) found.push(head);
   for (const head of found) {
     if (head.status === 'leased') {
-      topic.hadLease(head.leasedAt ?? 0);
+      if (head.leasedAt !== null) topic.hadLease(monotonicAt(engine.env, head.leasedAt));
       log.opens(head.id, openEntry(head, true, head.leaseUntil ?? 0));
     } else if (mustBeChecked(head)) log.opens(head.id, openEntry(head, false, 0));
   }

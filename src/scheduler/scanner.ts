@@ -321,7 +321,7 @@ export class Scanner {
     const wasLeased = open.leased;
     log.settled(id);
     if (!wasLeased) return;
-    topic.leaseEnded(this.#engine.env.now());
+    topic.leaseEnded(this.#engine.env.monotonic());
     this.#engine.signals.ready(topic);
     this.#engine.signals.changed(topic);
   }

@@ -54,3 +54,22 @@ test('holds over a take-over by another server', async () => {
   await env.advance(1_000);
   expect(await second.queue.lease()).toHaveLength(0);
 });
+
+test.each([
+  ['cooldownMs', { cooldownMs: 1_000 }],
+  ['minIntervalMs', { minIntervalMs: 1_000 }],
+  ['rate', { rate: { tasks: 1, perMs: 1_000, burst: 1 } }],
+])('%s is as long where the clock is corrected on the way', async (_limit, patch) => {
+  const { queue, env } = await testQueue();
+  await queue.configure('a', patch);
+  await queue.enqueue('a', [{ payload: 1 }, { payload: 2 }, { payload: 3 }]);
+  await env.advance(1_000);
+  for (const correction of [400, -400]) {
+    await ackAll(queue, await queue.lease());
+    env.correct(correction);
+    await env.advance(999);
+    expect(await queue.lease()).toHaveLength(0);
+    await env.advance(1);
+  }
+  expect(await queue.lease()).toHaveLength(1);
+});

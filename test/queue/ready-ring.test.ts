@@ -25,7 +25,7 @@ async function topicWith(name: string, tasks: number, of: Tenure): Promise<Topic
   const peers = { askEnd: async () => null, appended: () => {}, found: () => {} };
   const log = new Log({ topic: name, tier: 5 }, of, logHome(store, env, peers));
   await log.append(Array.from({ length: tasks }, (_, nth) => entry(nth)));
-  const topic = new Topic(name, of, DEFAULT_SETTINGS, null, env.now());
+  const topic = new Topic(name, of, DEFAULT_SETTINGS, null, env);
   topic.logs.add(log);
   return topic;
 }

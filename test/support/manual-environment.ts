@@ -4,6 +4,8 @@ import { type Environment, systemEnvironment } from '../../src/queue/environment
 export interface ManualEnvironment extends Environment {
   /** Moves the clock on, and lets every timer that falls due on the way run at its time, with all that follows. */
   advance(ms: number): Promise<void>;
+  /** Sets the clock that can be set, by so many milliseconds; no time passes. */
+  correct(ms: number): void;
 }
 
 /** @param start milliseconds since 1970 */
@@ -11,6 +13,7 @@ export function manualEnvironment(start = 1_700_000_000_000): ManualEnvironment 
   const system = systemEnvironment();
   const timers = new Set<{ readonly at: number; readonly call: () => void }>();
   let now = start;
+  let corrected = 0;
   const next = () => {
     let first: { readonly at: number; readonly call: () => void } | undefined;
     for (const timer of timers) if (first === undefined || timer.at < first.at) first = timer;
@@ -18,12 +21,15 @@ export function manualEnvironment(start = 1_700_000_000_000): ManualEnvironment 
   };
   return {
     ...system,
-    now: () => now,
+    now: () => now + corrected,
     monotonic: () => now,
     timer: (ms, call) => {
       const timer = { at: now + Math.max(0, ms), call };
       timers.add(timer);
       return () => timers.delete(timer);
+    },
+    correct(ms) {
+      corrected += ms;
     },
     async advance(ms) {
       const end = now + ms;
