@@ -79,6 +79,11 @@ export class Cluster {
     for (let slot = 0; slot < this.#options.servers; slot++) this.#start(slot);
   }
 
+  /** Whether no server that lives is at a call, of a client or of another server. */
+  get idle(): boolean {
+    return [...this.#reachable.values()].every(({ process }) => !process.alive || process.calls === 0);
+  }
+
   /** Resolves once all servers that run have come to their end as they do when they are asked to. */
   async stopAll(): Promise<void> {
     await Promise.all([...this.#running.values()].map(({ queue }) => queue.stop()));
@@ -171,13 +176,15 @@ export class Cluster {
           there(() =>
             to.process.receive(() => {
               this.#trace(() => `server ${from.id} asks server ${to.process.id}: ${method} ${JSON.stringify(body)}`);
-              to.queue.peers.answer(method, structuredClone(body), controller?.signal).then(
-                (answer) => back(() => resolve(structuredClone(answer))),
-                (error: unknown) => {
-                  if (to.process.alive) this.#codeOf(error);
-                  back(() => reject(error));
-                },
-              );
+              to.process
+                .serve(() => to.queue.peers.answer(method, structuredClone(body), controller?.signal))
+                .then(
+                  (answer) => back(() => resolve(structuredClone(answer))),
+                  (error: unknown) => {
+                    if (to.process.alive) this.#codeOf(error);
+                    back(() => reject(error));
+                  },
+                );
             }),
           );
         }),
@@ -259,12 +266,14 @@ export class Cluster {
         if (process.alive) this.#loop.after(this.#random.around(0.3), () => end(answer));
       };
       process.receive(() => {
-        invoke(queue, controller?.signal).then(
-          (value) => reply({ kind: 'ok', value }),
-          (error: unknown) => {
-            if (process.alive) reply({ kind: 'refused', code: this.#codeOf(error) });
-          },
-        );
+        process
+          .serve(() => invoke(queue, controller?.signal))
+          .then(
+            (value) => reply({ kind: 'ok', value }),
+            (error: unknown) => {
+              if (process.alive) reply({ kind: 'refused', code: this.#codeOf(error) });
+            },
+          );
       });
     });
   }

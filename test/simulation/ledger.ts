@@ -1,6 +1,6 @@
 /** Watches the rows themselves: what no interleaving may ever write, whoever it was and whatever was told to clients. */
 import { type Entry, isFinal, type LogAddress, mayBecome } from '../../src/core/entry.ts';
-import type { SegmentHeader } from '../../src/core/log.ts';
+import { DEAD_TIER, type SegmentHeader } from '../../src/core/log.ts';
 import type { Tables, Witness } from '../../src/store/memory/tables.ts';
 
 export class Ledger implements Witness {
@@ -56,6 +56,16 @@ export class Ledger implements Witness {
 
   trimmed(log: LogAddress, entry: Entry): void {
     if (!isFinal(entry.status)) this.#say(`Q1: ${log.topic}:${log.tier} ${entry.id} was trimmed while ${entry.status}`);
+  }
+
+  /** Whether nothing is left that could be leased some time: nothing but dead letters. */
+  isSettled(): boolean {
+    for (const { address, segments } of this.#tables.logs.values()) {
+      if (address.tier === DEAD_TIER) continue;
+      for (const { rows } of segments.values())
+        for (const { status } of rows.values()) if (!isFinal(status)) return false;
+    }
+    return true;
   }
 
   #count(log: LogAddress, entry: Entry, by: number): void {

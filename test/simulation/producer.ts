@@ -10,12 +10,10 @@ export class Producer extends Client {
   async run(tasks: number): Promise<void> {
     for (let sent = 0; sent < tasks && !this.world.quiet; ) {
       if (!this.world.scenario.hurried) await this.pause(60);
-      const count = Math.min(
-        tasks - sent,
-        this.random.weighted({ '1': 5, '2': 2, '5': 2, '20': 1 }) as unknown as number,
-      );
+      const drawn = Number(this.random.weighted({ '1': 5, '2': 2, '5': 2, '20': 1 }));
+      const count = Math.min(tasks - sent, drawn * this.world.scenario.bulk);
       const topic = this.random.pick(this.world.scenario.topics).name;
-      const batch = Array.from({ length: Number(count) }, () => this.#draw(topic));
+      const batch = Array.from({ length: count }, () => this.#draw(topic));
       sent += batch.length;
       await this.#send(topic, batch);
     }

@@ -36,6 +36,8 @@ export interface Scenario {
    * get, from whatever topic: it comes to light whose turn it is.
    */
   readonly hurried: boolean;
+  /** Producers and workers take so many times as many tasks to a call. */
+  readonly bulk: number;
   /** Everybody waits so many times as long: hours instead of seconds. */
   readonly stretch: number;
   /** How likely a client goes away before its answer. */
@@ -89,6 +91,9 @@ const PROFILE_WEIGHTS: Readonly<Record<Profile, number>> = {
   // Others have a schedule now and then; this one, which has to be asked for, always does, and all kinds of trouble.
   schedules: 0,
 };
+
+/** Most work in bulk: a seed with as many tasks takes fewer calls, and batches cross the ends of segments. */
+const BULKS = [1, 3, 6, 6];
 
 export function drawScenario(random: Random, only?: Profile): Scenario {
   const drawn = random.weighted(PROFILE_WEIGHTS);
@@ -147,11 +152,14 @@ export function drawScenario(random: Random, only?: Profile): Scenario {
     lostMessages: profile === 'calm' ? 0 : random.pick([0, 0.02, 0.2]),
     limits,
     hurried: random.chance(0.25),
+    bulk: 1,
     schedule: null,
   };
   const topics = scenario.topics.map(({ name, patch }) => ({ name, patch: { ...patch, ...drawShares(random) } }));
   const hasSchedule = random.chance(0.2) || profile === 'schedules';
-  return { ...scenario, topics, schedule: hasSchedule ? drawSchedule(random, hours) : null };
+  const schedule = hasSchedule ? drawSchedule(random, hours) : null;
+  const bulk = random.pick(BULKS);
+  return { ...scenario, topics, schedule, bulk };
 }
 
 /** Drawn behind the shares, and with a seed of its own: the same goes for it. */

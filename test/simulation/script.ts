@@ -2,6 +2,7 @@
 import type { PriorityCursors } from '../../src/queue/api.ts';
 import { Client, type World } from './client.ts';
 import { type Faults, NO_FAULTS } from './faults.ts';
+import type { Ledger } from './ledger.ts';
 import { Operator } from './operator.ts';
 import { Planner } from './planner.ts';
 import { Producer } from './producer.ts';
@@ -10,10 +11,12 @@ import { Squatter, Worker } from './worker.ts';
 
 /** Nothing may come up any more once nothing came up for so long: longer than any delay, lease and backoff there is. */
 const STILL_MS = 9_000;
+/** The same where the tables have nothing left that could come up. */
+const STILL_SETTLED_MS = 1_000;
 /** The same where a server has just gone whose shards others take over only once they have found that out. */
 const STILL_TAKEN_OVER_MS = 15_000;
-/** A server gives up passing a call on after so long. */
-const PASSED_ON_MS = 6_000;
+/** No message is on its way for longer once nothing goes wrong. */
+const UNDER_WAY_MS = 50;
 const SQUATTED_MS = 6_000;
 /** Long enough for others to take the shards of a server over: they watch it stand still for ten seconds. */
 const LONG_SLEEP_MS = 12_000;
@@ -28,15 +31,17 @@ export class Script {
   readonly #world: World;
   readonly #random: Random;
   readonly #faults: Faults;
+  readonly #ledger: Ledger;
   readonly violations: string[] = [];
   /** Calls that set the topics up. */
   setup: readonly number[] = [];
   quietFrom = Number.POSITIVE_INFINITY;
 
-  constructor(world: World, random: Random, faults: Faults) {
+  constructor(world: World, random: Random, faults: Faults, ledger: Ledger) {
     this.#world = world;
     this.#random = random;
     this.#faults = faults;
+    this.#ledger = ledger;
   }
 
   async run(): Promise<void> {
@@ -70,7 +75,10 @@ export class Script {
     }
     while (this.#faults.late > 0) await loop.sleep(100);
     // A call whose client has gone may still be on its way from one server to another, and pause what was to go on.
-    if (!scenario.exclusive) await loop.sleep(PASSED_ON_MS);
+    for (let idleSince = loop.now; loop.now - idleSince < UNDER_WAY_MS; ) {
+      await loop.sleep(UNDER_WAY_MS / 5);
+      if (!cluster.idle) idleSince = loop.now;
+    }
     for (const { name } of scenario.topics) await inspector.insistOn(name, { paused: false });
     await loop.sleep(this.#world.lastDueAt - loop.now);
     if (planner !== null && !(await this.#within(PATIENCE_MS, planner.end()))) {
@@ -185,9 +193,10 @@ export class Script {
     const workers = ['last worker 1', 'last worker 2'].map(async (name) => {
       const client = this.#client(name);
       while (loop.now - lastAt < stillMs) {
-        const answer = await client.lease({ max: 20, waitMs: 3_000, worker: name });
+        const answer = await client.lease({ max: 20, waitMs: STILL_SETTLED_MS, worker: name });
         // Where nobody hands out anything just now, nothing can be concluded from it.
         if (answer.kind !== 'ok' || answer.value.length > 0) lastAt = loop.now;
+        else if (loop.now - lastAt >= STILL_SETTLED_MS && this.#ledger.isSettled()) break;
         if (answer.kind !== 'ok') await client.sleep(200);
         if (answer.kind !== 'ok' || answer.value.length === 0) continue;
         await client.settle({ ack: answer.value.map(({ leaseId }) => ({ leaseId, result: { by: name } })) });

@@ -28,6 +28,8 @@ export class ServerProcess {
   #pausedSteps: (() => void)[] | null = null;
   readonly #onCrash: (() => void)[] = [];
   readonly #onCut = new Set<() => void>();
+  /** Calls that it has not come to the end of, whether or not somebody still waits for the answer. */
+  calls = 0;
 
   constructor(id: number, loop: Loop, random: Random, clock: ClockFault) {
     this.id = id;
@@ -79,6 +81,12 @@ export class ServerProcess {
       this.#pausedSteps.push(() => {
         if (!cancelled()) run();
       });
+  }
+
+  /** Carries out a call. */
+  serve<T>(call: () => Promise<T>): Promise<T> {
+    this.calls++;
+    return call().finally(() => this.calls--);
   }
 
   jump(ms: number): void {

@@ -17,8 +17,8 @@ import { findings } from './store-audit.ts';
 
 export interface SimulationOptions {
   readonly profile?: Profile;
-  /** `false`: as the seed was before there were schedules. */
-  readonly schedule?: false;
+  /** Instead of what the seed draws: what a seed did before there was something is done again without it. */
+  readonly instead?: Partial<Pick<Scenario, 'schedule' | 'bulk'>>;
   /** Gets a line for everything that happens. */
   readonly trace?: (line: string) => void;
 }
@@ -46,8 +46,7 @@ const DELAYED_LATE_MS = 2 * DUE_TICK_MS;
 
 export async function simulate(seed: number, options: SimulationOptions = {}): Promise<Report> {
   const random = new Random(seed);
-  const drawn = drawScenario(random.fork(), options.profile);
-  const scenario = options.schedule === false ? { ...drawn, schedule: null } : drawn;
+  const scenario = { ...drawScenario(random.fork(), options.profile), ...options.instead };
   const loop = new Loop();
   const tables = new Tables(scenario.meta, () => EPOCH + loop.now);
   const ledger = new Ledger(tables);
@@ -68,7 +67,7 @@ export async function simulate(seed: number, options: SimulationOptions = {}): P
   const cluster = new Cluster(loop, random.fork(), tables, faults, shape, trace);
   let tokens = 0;
   const world: World = { loop, cluster, scenario, quiet: false, lastDueAt: 0, known: [], nextToken: () => ++tokens };
-  const script = new Script(world, random.fork(), faults);
+  const script = new Script(world, random.fork(), faults, ledger);
   const rejections = watchRejections();
   let over = false;
   script.run().then(

@@ -18,8 +18,8 @@ export class Worker extends Client {
 
   #request(): Omit<LeaseRequest, 'signal'> {
     const { random } = this;
-    const { topics, hurried } = this.world.scenario;
-    if (hurried) return { max: random.pick([1, 1, 3]), waitMs: 500, worker: this.name };
+    const { topics, hurried, bulk } = this.world.scenario;
+    if (hurried) return { max: random.pick([1, 1, 3]) * bulk, waitMs: 500, worker: this.name };
     const asked = random.weighted({ all: 5, name: 3, names: 1, prefix: 1 });
     const names =
       asked === 'all'
@@ -31,7 +31,7 @@ export class Worker extends Client {
             : [`${random.pick(topics).name[0]}*`];
     return {
       ...(names === undefined ? {} : { topics: names }),
-      max: random.pick([1, 1, 1, 3, 10]),
+      max: random.pick([1, 1, 1, 3, 10]) * bulk,
       waitMs: random.pick([0, 50, 500, 3000]),
       ...(random.chance(0.15) ? { maxPerTopic: random.int(1, 2) } : {}),
       ...(random.chance(0.1) ? { priorities: [random.int(0, 9), random.int(0, 9), 5] } : {}),
@@ -42,7 +42,11 @@ export class Worker extends Client {
   }
 
   #batches(tasks: readonly LeasedTask[]): readonly (readonly LeasedTask[])[] {
-    return this.random.chance(0.4) ? [tasks] : tasks.map((task) => [task]);
+    if (this.random.chance(0.4)) return [tasks];
+    const { bulk } = this.world.scenario;
+    return Array.from({ length: Math.ceil(tasks.length / bulk) }, (_, nth) =>
+      tasks.slice(nth * bulk, (nth + 1) * bulk),
+    );
   }
 
   async #work(tasks: readonly LeasedTask[], asked: number | undefined): Promise<void> {
