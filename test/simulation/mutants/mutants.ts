@@ -521,10 +521,18 @@ export const MUTANTS: readonly Mutant[] = [
       {
         file: 'src/queue/topics.ts',
         find: 'lastLeaseAt: this.#lastLeaseAt, lastSettledAt',
-        replace: 'lastLeaseAt: 0, lastSettledAt',
+        replace: 'lastLeaseAt: Number.NEGATIVE_INFINITY, lastSettledAt',
       },
-      { file: 'src/scheduler/recover.ts', find: 'topic.hadLease(head.leasedAt ?? 0);', replace: '' },
-      { file: 'src/queue/topics.ts', find: 'if (wasLeased) topic?.hadLease(tenure.beganAt);', replace: '' },
+      {
+        file: 'src/scheduler/recover.ts',
+        find: 'if (head.leasedAt !== null) topic.hadLease(monotonicAt(engine.env, head.leasedAt));',
+        replace: '',
+      },
+      {
+        file: 'src/queue/topics.ts',
+        find: 'if (wasLeased) topic?.hadLease(monotonicAt(this.#env, tenure.beganAt));',
+        replace: '',
+      },
     ],
   },
   {
@@ -570,8 +578,8 @@ export const MUTANTS: readonly Mutant[] = [
     edits: [
       {
         file: 'src/scheduler/ready-ring.ts',
-        find: 'Math.min(mayHave, topic.gate(this.#now).allowed) - taken',
-        replace: 'Math.max(mayHave, topic.gate(this.#now).allowed) - taken',
+        find: 'Math.min(mayHave, topic.gate(this.#clock).allowed) - taken',
+        replace: 'Math.max(mayHave, topic.gate(this.#clock).allowed) - taken',
       },
     ],
   },
