@@ -43,6 +43,7 @@ import {
   scheduleCalls,
   wireDefinition,
 } from './holder-calls.ts';
+import { Keyring } from './keys.ts';
 import type { Located } from './locate.ts';
 import {
   type Interest,
@@ -83,6 +84,8 @@ export class LocalQueue implements Queue {
   readonly #log: QueueLogger;
   readonly #transport: Transport;
   readonly #secret: string;
+  /** The API keys of the store. */
+  readonly keys: Keyring;
   /** Where other servers reach this one, as the beginning of a URL; null: nowhere. */
   #address: string | null = null;
   /** How often it is taking its share of the shards just now. */
@@ -110,6 +113,12 @@ export class LocalQueue implements Queue {
     this.#transport = transport;
     this.#secret = env.token();
     this.#startedAt = env.now();
+    this.keys = new Keyring(() => this.#reached(), env);
+  }
+
+  #reached(): Store {
+    if (this.#store === null) throw new QueueError('store-unavailable', this.#unreached);
+    return this.#store;
   }
 
   /** Takes part in an open store, and schedules it at once if nobody else does. */
