@@ -7,6 +7,7 @@ import { type Dispatcher, Pool } from 'undici';
 import { expect } from 'vitest';
 import { ROLES } from '../../../src/core/api-key.ts';
 import { createServer, type HttpServer, type ServerOptions } from '../../../src/http/server.ts';
+import type { Environment } from '../../../src/queue/environment.ts';
 import type { KeyInput, NewKey } from '../../../src/queue/keys.ts';
 import { openLocalQueue } from '../../../src/queue/open.ts';
 import type { LocalQueue } from '../../../src/queue/queue.ts';
@@ -52,16 +53,25 @@ export interface TestServer {
 export const topicPath = (topic: string): string => `/v1/topics/${encodeURIComponent(topic)}`;
 export const tasksPath = (topic: string): string => `${topicPath(topic)}/tasks`;
 
+export type TestServerOptions = ServerOptions & {
+  readonly needsKeys?: boolean;
+  readonly environment?: Environment;
+};
+
 /**
  * @param needsKeys whether calls need API keys
+ * @param environment of the queue; the system's when absent
  * @param routes adds routes of a test's own
  */
 export async function startServer(
-  { needsKeys, ...options }: ServerOptions & { readonly needsKeys?: boolean } = {},
+  { needsKeys, environment, ...options }: TestServerOptions = {},
   routes: (app: HttpServer['app']) => void = () => {},
 ): Promise<TestServer> {
   const directory = await mkdtemp(join(tmpdir(), 'ebbmark-http-'));
-  const queue = await openLocalQueue({ store: `sqlite:${join(directory, 'queue.db')}` });
+  const queue = await openLocalQueue({
+    store: `sqlite:${join(directory, 'queue.db')}`,
+    ...(environment && { environment }),
+  });
   const server = await createServer(queue, { ...options, ...(needsKeys && { keys: queue.keys }) });
   routes(server.app);
   const url = await server.listen('127.0.0.1', 0);
