@@ -33,6 +33,8 @@ export const ANY_ROLE: Access = { roles: ROLES };
 export interface Caller {
   /** null: no key is asked for. */
   readonly key: KeyRow | null;
+  /** When its key was checked, by the monotonic clock. */
+  readonly since: number;
   /** The queue as this caller may see it. */
   readonly queue: TopicQueue;
   /** After a wait: whether the caller may still be told what came of it. @throws QueueError `unauthenticated` */
@@ -56,7 +58,9 @@ const LONG_MS = 1_000;
  * @param keys null: no key is asked for, and whoever reaches the server may do everything
  */
 export function controlAccess(app: App, queue: TopicQueue, keys: Keyring | null): void {
-  const everybody: Caller = { key: null, queue, recheck: async () => {} };
+  // Where keys are asked for, who calls an open route sees no topic.
+  const seen = keys === null ? queue : new ConfinedQueue(queue, [], new CursorSeal(''));
+  const anybody: Caller = { key: null, since: 0, queue: seen, recheck: async () => {} };
   const limits = new RateLimits();
   const views = new WeakMap<KeyRow, TopicQueue>();
 
@@ -78,7 +82,7 @@ export function controlAccess(app: App, queue: TopicQueue, keys: Keyring | null)
 
   app.decorateRequest('caller');
   app.addHook('onRequest', (request, _reply, done) => {
-    request.caller = everybody;
+    request.caller = anybody;
     done();
   });
   if (keys === null) return;
@@ -95,6 +99,7 @@ export function controlAccess(app: App, queue: TopicQueue, keys: Keyring | null)
     mayCall(key, access);
     request.caller = {
       key,
+      since: performance.now(),
       queue: queueOf(key),
       recheck: async () => {
         if (!(await keys.isGood(key))) throw unauthenticated();
@@ -103,8 +108,9 @@ export function controlAccess(app: App, queue: TopicQueue, keys: Keyring | null)
   });
   // Only reads: what a change has done it is better to be told.
   app.addHook('preSerialization', async (request, reply, payload) => {
-    if (request.method === 'GET' && reply.statusCode < 400 && reply.elapsedTime > LONG_MS)
-      await request.caller.recheck();
+    const { key, since, recheck } = request.caller;
+    const isLong = key !== null && performance.now() - since > LONG_MS;
+    if (isLong && request.method === 'GET' && reply.statusCode < 400) await recheck();
     return payload;
   });
 }

@@ -51,7 +51,7 @@ import { checkCount } from './validate.ts';
 /** After so long the table is asked whether it has changed; what a revocation takes to be known everywhere is STALE_MS. */
 const LOOK_MS = 2_000;
 const STALE_MS = 5_000;
-/** How long a call waits for the store before it goes by what was known, in an outage. */
+/** How long a call waits for the store before it takes that for an outage. */
 const PATIENCE_MS = 2_000;
 const OUTAGE_MS = 300_000;
 /** How often a change is tried again after another one. */
@@ -214,7 +214,7 @@ export class Keyring implements KeyCalls {
       return this.#known!;
     }
     try {
-      await (age < OUTAGE_MS ? this.#within(looking, PATIENCE_MS) : looking);
+      await this.#within(looking, PATIENCE_MS);
     } catch (error) {
       if (!isOutOfReach(error) || this.#age() >= OUTAGE_MS) throw error;
     }
