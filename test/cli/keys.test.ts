@@ -2,8 +2,9 @@
 import { chmod, mkdtemp, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { type Run, type Running, run, start } from './support/run.ts';
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
+import { main } from '../../src/cli/main.ts';
+import { type Running, run, start } from './support/run.ts';
 
 let directory: string;
 let count = 0;
@@ -31,8 +32,34 @@ async function serve(store: string): Promise<Running & { readonly url: string }>
   return { ...server, url: url! };
 }
 
+interface Told {
+  readonly code: number;
+  readonly out: string;
+  readonly err: string;
+}
+
+/** Runs a command in this process: one of its own for each would take most of the time of these tests. */
+async function ebbmark(args: readonly string[], env: Readonly<Record<string, string>> = {}): Promise<Told> {
+  let [out, err] = ['', ''];
+  const spies = [
+    vi.spyOn(process.stdout, 'write').mockImplementation((text) => {
+      out += text;
+      return true;
+    }),
+    vi.spyOn(process.stderr, 'write').mockImplementation((text) => {
+      err += text;
+      return true;
+    }),
+  ];
+  const code = await main(args, env);
+  for (const spy of spies) spy.mockRestore();
+  const exitCode = code ?? Number(process.exitCode ?? 0);
+  process.exitCode = undefined;
+  return { code: exitCode, out, err };
+}
+
 const ALL = ['--role', 'admin', '--role', 'produce', '--role', 'consume'];
-const create = (...args: readonly string[]): Promise<Run> => run(['keys', 'create', ...args]);
+const create = (...args: readonly string[]): Promise<Told> => ebbmark(['keys', 'create', ...args]);
 
 /** Makes the first key of a store. */
 async function firstKey(store: string, ...args: readonly string[]): Promise<string> {
@@ -62,7 +89,7 @@ describe('a server that asks for keys', () => {
   it('does not start where the only one was revoked', async () => {
     const store = newStore();
     const key = await firstKey(store);
-    const revoked = await run(['keys', 'revoke', key.split('_')[1]!, '--store', store]);
+    const revoked = await ebbmark(['keys', 'revoke', key.split('_')[1]!, '--store', store]);
     expect(revoked).toMatchObject({ code: 0, out: expect.stringContaining('(first) is revoked.') });
     const { code, err } = await run([...SERVE, store]);
     expect({ code, err }).toEqual({ code: 1, err: expect.stringContaining('there is none that is good') });
@@ -92,22 +119,22 @@ describe('commands', () => {
     const file = join(directory, 'key');
     await writeFile(file, `${key}\n`);
     await chmod(file, 0o600);
-    const ebbmark = (args: readonly string[], env: Readonly<Record<string, string>> = {}): Promise<Run> =>
-      run(args, { env: { EBBMARK_URL: server.url, ...env } });
+    const ask = (args: readonly string[], env: Readonly<Record<string, string>> = {}): Promise<Told> =>
+      ebbmark(args, { EBBMARK_URL: server.url, ...env });
 
-    const without = await ebbmark(['topics']);
+    const without = await ask(['topics']);
     expect(without).toMatchObject({ code: 1, out: '' });
     expect(without.err).toMatch(/^unauthenticated: .*\nGive an API key: {3}EBBMARK_KEY/);
-    expect(await ebbmark(['enqueue', 'a', '1'], { EBBMARK_KEY: key })).toMatchObject({ code: 0, err: '' });
-    expect(await ebbmark(['lease', 'a'], { EBBMARK_KEY_FILE: file })).toMatchObject({ code: 0, err: '' });
-    expect(await ebbmark(['status'], { EBBMARK_KEY: ` ${key} ` })).toMatchObject({ code: 0 });
+    expect(await ask(['enqueue', 'a', '1'], { EBBMARK_KEY: key })).toMatchObject({ code: 0, err: '' });
+    expect(await ask(['lease', 'a'], { EBBMARK_KEY_FILE: file })).toMatchObject({ code: 0, err: '' });
+    expect(await ask(['status'], { EBBMARK_KEY: ` ${key} ` })).toMatchObject({ code: 0 });
 
     for (const env of [
       { EBBMARK_KEY: key, EBBMARK_KEY_FILE: file },
       { EBBMARK_KEY: key.slice(0, -1) },
       { EBBMARK_KEY_FILE: join(directory, 'none') },
     ]) {
-      const { code, out, err } = await ebbmark(['topics'], env);
+      const { code, out, err } = await ask(['topics'], env);
       expect({ code, out }).toEqual({ code: 2, out: '' });
       expect(err).toMatch(/^invalid-input: EBBMARK_KEY/);
       expect(err).not.toContain(key.slice(17, -8));
@@ -121,10 +148,10 @@ describe('commands', () => {
     const store = newStore();
     const admin = await firstKey(store);
     const server = await serve(store);
-    const ebbmark = (args: readonly string[], key = admin): Promise<Run> =>
-      run(args, { env: { EBBMARK_URL: server.url, EBBMARK_KEY: key } });
+    const ask = (args: readonly string[], key = admin): Promise<Told> =>
+      ebbmark(args, { EBBMARK_URL: server.url, EBBMARK_KEY: key });
 
-    const made = await ebbmark(
+    const made = await ask(
       [
         'keys',
         'create',
@@ -149,26 +176,26 @@ describe('commands', () => {
       rate: { perSecond: 100, burst: 200 },
       expiresAt: shown.createdAt + 3_600_000,
     });
-    expect(await ebbmark(['enqueue', 'mail/a', '1'], key)).toMatchObject({ code: 0 });
-    const outside = await ebbmark(['enqueue', 'other', '1'], key);
+    expect(await ask(['enqueue', 'mail/a', '1'], key)).toMatchObject({ code: 0 });
+    const outside = await ask(['enqueue', 'other', '1'], key);
     expect(outside).toMatchObject({ code: 1, err: expect.stringContaining('begin with "mail/" or "news/"') });
-    expect((await ebbmark(['keys', 'list'], key)).err).toContain('forbidden');
+    expect((await ask(['keys', 'list'], key)).err).toContain('forbidden');
 
-    const listed = await ebbmark(['keys', 'list']);
+    const listed = await ask(['keys', 'list']);
     expect(listed.out).toMatch(new RegExp(`^${shown.id}  mailer  produce +mail/\\* news/\\*  100/s, 200 at once`, 'm'));
-    expect(JSON.parse((await ebbmark(['keys', 'list', '--json'])).out).keys).toContainEqual(shown);
-    const first = await ebbmark(['keys', 'list', '--limit', '1']);
+    expect(JSON.parse((await ask(['keys', 'list', '--json'])).out).keys).toContainEqual(shown);
+    const first = await ask(['keys', 'list', '--limit', '1']);
     expect(first.err).toMatch(/^There are more: --limit, or --after [0-9a-f]{12}$/m);
 
-    const inUse = await run(['keys', 'list', '--store', store]);
+    const inUse = await ebbmark(['keys', 'list', '--store', store]);
     expect(inUse).toMatchObject({
       code: 1,
       err: expect.stringContaining('is in use. Ask its server, with an admin key'),
     });
 
-    expect(await ebbmark(['keys', 'revoke', shown.id])).toMatchObject({ code: 0 });
-    expect((await ebbmark(['enqueue', 'mail/a', '1'], key)).err).toContain('unauthenticated');
-    expect(await ebbmark(['keys', 'revoke', 'nobody'])).toMatchObject({
+    expect(await ask(['keys', 'revoke', shown.id])).toMatchObject({ code: 0 });
+    expect((await ask(['enqueue', 'mail/a', '1'], key)).err).toContain('unauthenticated');
+    expect(await ask(['keys', 'revoke', 'nobody'])).toMatchObject({
       code: 1,
       err: expect.stringContaining('key-not-found'),
     });
@@ -180,7 +207,7 @@ describe('commands', () => {
       new RegExp(`"key":"${shown.id}","name":"mailer","by":"[0-9a-f]{12}","msg":"a key was revoked"`),
     );
     expect(out).not.toContain(key.slice(17, -8));
-    const afterwards = await run(['keys', 'list', '--store', store]);
+    const afterwards = await ebbmark(['keys', 'list', '--store', store]);
     expect(afterwards.out).toMatch(new RegExp(`^${shown.id} .*  revoked$`, 'm'));
   });
 
@@ -199,7 +226,7 @@ describe('commands', () => {
   });
 
   it('list and revoke nothing where there is no store', async () => {
-    const { code, err } = await run(['keys', 'list', '--store', newStore()]);
+    const { code, err } = await ebbmark(['keys', 'list', '--store', newStore()]);
     expect({ code, err }).toEqual({ code: 1, err: expect.stringContaining('There is no store at') });
   });
 });
