@@ -1,3 +1,4 @@
+import { timingSafeEqual } from 'node:crypto';
 import { LEASE_TASKS, WAIT_MS } from '../core/bounds.ts';
 import { isFinal } from '../core/entry.ts';
 import { type ErrorCode, QueueError } from '../core/errors.ts';
@@ -505,7 +506,7 @@ export class LocalQueue implements Queue {
   get peers(): PeerService {
     return {
       id: this.#session?.holdings.id ?? '',
-      knows: (secret) => secret === this.#secret,
+      knows: (secret) => isSame(secret, this.#secret),
       answer: (method, body, signal) => this.#answer(method, body, signal) as never,
     };
   }
@@ -687,6 +688,12 @@ export class LocalQueue implements Queue {
     });
   }
 }
+
+/** Takes as long whichever characters differ. */
+const isSame = (text: string, secret: string): boolean => {
+  const [given, known] = [Buffer.from(text), Buffer.from(secret)];
+  return given.length === known.length && timingSafeEqual(given, known);
+};
 
 /** What a session knows of who holds what, as lease calls ask for it. */
 function holdersOf({ holdings, engine: { book } }: Session): ConstructorParameters<typeof Dispatcher>[0]['holders'] {

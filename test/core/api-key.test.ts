@@ -44,7 +44,10 @@ describe('when a key is good', () => {
 
 describe('prefixes', () => {
   const text = fc.string({ unit: fc.constantFrom('a', 'b', '/'), maxLength: 4 });
-  const prefixes = fc.array(text.filter((one) => one !== ''), { minLength: 1, maxLength: 6 });
+  const prefixes = fc.array(
+    text.filter((one) => one !== ''),
+    { minLength: 1, maxLength: 6 },
+  );
 
   it('mean the same without those that others cover', () => {
     fc.assert(

@@ -317,7 +317,7 @@ describe('a key for some topics', () => {
           }
         },
       ),
-      { numRuns: 40 },
+      { numRuns: 25 },
     );
   });
 });
