@@ -84,7 +84,8 @@ const own = fc.oneof(
   fc.record({
     do: fc.constant('topic'),
     name,
-    what: fc.constantFrom('get', 'drained', 'set', 'purge', 'cursors', 'why', 'pause', 'resume', 'redrive', 'scan'),
+    // Not what waits for the clock, which stands still: a purge, and a wait until a topic is drained.
+    what: fc.constantFrom('get', 'set', 'cursors', 'why', 'pause', 'resume', 'redrive', 'scan'),
   }),
   fc.record({ do: fc.constant('schedule'), schedule: name, name, method: fc.constantFrom('GET', 'PUT', 'DELETE') }),
   fc.record({ do: fc.constant('schedules'), limit, isNext: fc.boolean() }),
@@ -192,12 +193,8 @@ class Holder {
     switch (what) {
       case 'get':
         return this.#call('GET', topicPath(topic));
-      case 'drained':
-        return this.#call('GET', `${topicPath(topic)}?drainedWaitMs=0`);
       case 'set':
         return this.#call('PUT', topicPath(topic), { maxAttempts: 2 });
-      case 'purge':
-        return this.#call('DELETE', topicPath(topic));
       case 'cursors':
       case 'why':
         return this.#admin(topic, what, 'GET');
@@ -246,7 +243,8 @@ function withoutRandom(text: string): string {
     text
       // The id of a task with a message id holds that.
       .replace(/(?<=[0-9A-Z]{26}~)[\w-]+/g, (encoded) => Buffer.from(encoded, 'base64url').toString())
-      .replace(/[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/g, placeholder)
+      // Cut short in an error's detail.
+      .replace(/(?<=idempotency-key:)[0-9a-f-]+/g, placeholder)
       .replace(/\b[0-9A-HJKMNP-TV-Z]{26}\b/g, placeholder)
       .replace(/(?<=")[\w-]{22}(?=\.\d+\.\d+\.)/g, placeholder)
       // Cursors of tasks are sealed, each world by a secret of its own; others name what was listed last.
@@ -317,7 +315,7 @@ describe('a key for some topics', () => {
           }
         },
       ),
-      { numRuns: 25 },
+      { numRuns: 25, endOnFailure: true },
     );
   });
 });
