@@ -1,6 +1,7 @@
 # The server, with both stores. It runs as a user without rights and listens on loopback, which within a container means
-# on nothing: set EBBMARK_LISTEN=0.0.0.0:8080 and EBBMARK_ALLOW_PUBLIC=on, and publish the port on an address that only
-# those reach who may do everything. docker-compose.yml does so, on 127.0.0.1.
+# on nothing: set EBBMARK_LISTEN=0.0.0.0:8080, and make a key in the volume first (docker run … ebbmark keys create …, see
+# docs/security.md); or set EBBMARK_ALLOW_PUBLIC=on as well, and publish the port on an address that only those reach who may
+# do everything. docker-compose.yml does so, on 127.0.0.1.
 
 FROM node:20-slim AS build
 # better-sqlite3 comes as a binary where it can be had, and is compiled where not.

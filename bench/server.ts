@@ -42,6 +42,7 @@ async function open(store: string, port: number): Promise<void> {
         body: contract.EnqueueBody,
         response: { 201: contract.EnqueueAnswer },
       },
+      config: { access: 'open' },
     },
     async (request, reply) => {
       reply.code(201);

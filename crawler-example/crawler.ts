@@ -1,6 +1,7 @@
 /** A crawl as a function: puts the parts together. */
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
+import { keyFromEnvironment } from '../src/client/index.ts';
 import { REFUSED } from './address-guard.ts';
 import { Fetcher } from './fetch.ts';
 import { EmbeddedFrontier, type Frontier } from './frontier.ts';
@@ -38,7 +39,12 @@ export async function crawl(options: CrawlOptions): Promise<CrawlSummary> {
   const frontier: Frontier =
     settings.server === null
       ? await EmbeddedFrontier.open(join(options.dataDir, 'queue.db'), options.log)
-      : new HttpFrontier({ server: settings.server, prefix: settings.topicPrefix, patienceMs: PATIENCE_MS });
+      : new HttpFrontier({
+          server: settings.server,
+          key: keyFromEnvironment(),
+          prefix: settings.topicPrefix,
+          patienceMs: PATIENCE_MS,
+        });
   try {
     const pages = new Pages(join(options.dataDir, 'pages.db'));
     const fetcher = newFetcher(settings);

@@ -38,6 +38,8 @@ export class ServerError extends Error {
 export interface HttpFrontierOptions {
   /** For example `http://127.0.0.1:8080`. */
   readonly server: string;
+  /** The API key, for a server that asks for one; null: none. */
+  readonly key: string | null;
   /** What this crawl's topics begin with; several crawlers with one prefix share a frontier. */
   readonly prefix: string;
   /** How long a call is tried again while the server can't be reached, in milliseconds. */
@@ -125,7 +127,11 @@ export class HttpFrontier implements Frontier {
       headersTimeout: waitMs + GRACE_MS,
       bodyTimeout: GRACE_MS,
       ...(signal && { signal }),
-      ...(body && { headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) }),
+      headers: {
+        ...(this.#options.key !== null && { authorization: `Bearer ${this.#options.key}` }),
+        ...(body && { 'content-type': 'application/json' }),
+      },
+      ...(body && { body: JSON.stringify(body) }),
     });
     const text = await response.body.text();
     if (response.statusCode < 300) return JSON.parse(text) as T;

@@ -45,6 +45,9 @@ export interface ListenAddress {
 export const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
 export type LogLevel = (typeof LOG_LEVELS)[number];
 
+export const KEY_RULES = ['on', 'off', 'auto'] as const;
+export type KeyRule = (typeof KEY_RULES)[number];
+
 const one = <T>(setting: Setting<T>): Setting<T> => setting;
 
 /** The settings of the server, and the one of the commands. */
@@ -85,10 +88,22 @@ export const SETTINGS = {
     env: 'EBBMARK_ALLOW_PUBLIC',
     flag: 'allow-public',
     fallback: 'off',
-    about: 'allow to listen on other addresses than loopback, where anyone who reaches the port can do anything',
+    about:
+      'ask for no API keys on other addresses than loopback either, so that anyone who reaches the port can do anything; on loopback: take calls by any Host name',
     rule: 'on or off',
     example: 'on',
     read: readSwitch,
+  }),
+  requireKeys: one<KeyRule>({
+    env: 'EBBMARK_REQUIRE_KEYS',
+    flag: 'require-keys',
+    placeholder: KEY_RULES.join('|'),
+    fallback: 'auto',
+    about:
+      'whether calls need an API key (ebbmark keys create makes them); auto: on other addresses than loopback, unless --allow-public is given',
+    rule: 'one of on, off, auto',
+    example: 'on',
+    read: (text) => ((KEY_RULES as readonly string[]).includes(text) ? { value: text as KeyRule } : { fault: '' }),
   }),
   maxBodyBytes: one<number>({
     env: 'EBBMARK_MAX_BODY_BYTES',
@@ -200,6 +215,25 @@ export const SETTINGS = {
     example: 'http://127.0.0.1:8080',
     read: readUrl,
   }),
+  key: one<string | null>({
+    env: 'EBBMARK_KEY',
+    flag: null,
+    fallback: '',
+    about:
+      'the API key that commands and clients show; has no flag, since everyone on a machine can read its command lines',
+    rule: 'an API key',
+    example: 'ebb_4f0c1d2e3b5a_…',
+    read: readOptional,
+  }),
+  keyFile: one<string | null>({
+    env: 'EBBMARK_KEY_FILE',
+    flag: null,
+    fallback: '',
+    about: 'a file that holds it, instead of the key itself',
+    rule: 'a path',
+    example: '/run/secrets/ebbmark',
+    read: readOptional,
+  }),
 } as const;
 
 export type SettingName = keyof typeof SETTINGS;
@@ -228,6 +262,7 @@ export const SERVER_SETTINGS = [
   'listen',
   'advertise',
   'allowPublic',
+  'requireKeys',
   'maxBodyBytes',
   'logLevel',
 ] as const;
@@ -327,13 +362,21 @@ const CREDENTIAL_OF = {
 /** Reads the server's settings, and holds them against each other. @throws ConfigError */
 export function readServerSettings(flags: Flags, env: Environment): Values<(typeof SERVER_SETTINGS)[number]> {
   const values = readSettings(SERVER_SETTINGS, flags, env);
-  if (!values.listen.loopback && !values.allowPublic) {
+  if (!values.listen.loopback && !values.allowPublic && values.requireKeys === 'off') {
     throw new ConfigError([
-      `${flags.listen === undefined ? SETTINGS.listen.env : `--${SETTINGS.listen.flag}`}: ${JSON.stringify(values.listen.host)} is not a loopback address, and this version has no access keys yet: anyone who reaches the port could do anything; for example: ${SETTINGS.listen.example}, or --${SETTINGS.allowPublic.flag} (${SETTINGS.allowPublic.env}=on) behind something that keeps others out`,
+      `${flags.listen === undefined ? SETTINGS.listen.env : `--${SETTINGS.listen.flag}`}: ${JSON.stringify(values.listen.host)} is not a loopback address, and no keys are asked for (${SETTINGS.requireKeys.env}=off): anyone who reaches the port could do anything; for example: ${SETTINGS.listen.example}, or ${SETTINGS.requireKeys.env}=auto, or --${SETTINGS.allowPublic.flag} (${SETTINGS.allowPublic.env}=on) behind something that keeps others out`,
     ]);
   }
   return values;
 }
+
+/** Whether calls need an API key. */
+export const needsKeys = ({
+  listen,
+  allowPublic,
+  requireKeys,
+}: Values<'listen' | 'allowPublic' | 'requireKeys'>): boolean =>
+  requireKeys === 'auto' ? !listen.loopback && !allowPublic : requireKeys === 'on';
 
 /** Names in the environment that look like settings and are none: misspelt, most likely. */
 export function unknownSettings(env: Environment): readonly string[] {

@@ -1,8 +1,12 @@
 import { existsSync } from 'node:fs';
 import { HttpQueue, type QueueCalls } from '../client/http-queue.ts';
+import { keyFromEnvironment } from '../client/key.ts';
 import { type Environment, type Flags, readSettings, readStoreSettings } from '../config.ts';
 import { readStatus, type Status } from '../http/status-page.ts';
+import type { KeyCalls } from '../queue/keys.ts';
+import { type Store, StoreInUseError } from '../store/store.ts';
 import { CommandError, noStore } from './failure.ts';
+import { note } from './output.ts';
 
 /** A queue that a command works with: a running server's, or one opened in this process. */
 export interface Connection {
@@ -19,7 +23,7 @@ export interface Connection {
  */
 export async function connect(flags: Flags, env: Environment): Promise<Connection> {
   if (flags.store === undefined) {
-    const remote = new HttpQueue(readSettings(['url'], flags, env).url);
+    const remote = remoteQueue(flags, env);
     return { queue: remote, status: () => remote.status(), close: async () => remote.close() };
   }
   const { address, options } = readStoreSettings(flags, env);
@@ -35,3 +39,41 @@ export async function connect(flags: Flags, env: Environment): Promise<Connectio
   }
   return { queue, status: () => readStatus(queue), close: () => queue.stop() };
 }
+
+/** The keys that a command works with: a running server's, or those of a store. */
+export interface KeyConnection {
+  readonly keys: KeyCalls;
+  close(): Promise<void>;
+}
+
+/**
+ * Speaks to the running server about keys, or to the store itself, without a queue.
+ * @param purpose `create`: also makes or upgrades a store that is not there, or not up to date
+ * @throws ConfigError, CommandError
+ */
+export async function connectKeys(flags: Flags, env: Environment, purpose: 'create' | 'look'): Promise<KeyConnection> {
+  if (flags.store === undefined) {
+    const remote = remoteQueue(flags, env);
+    return { keys: remote, close: async () => remote.close() };
+  }
+  const { address, options } = readStoreSettings(flags, env);
+  const isNew = address.kind === 'sqlite' && !existsSync(address.path);
+  if (isNew && purpose !== 'create') throw noStore(address);
+  const [{ openStore }, { Keyring }, { systemEnvironment }] = await Promise.all([
+    import('../queue/open.ts'),
+    import('../queue/keys.ts'),
+    import('../queue/environment.ts'),
+  ]);
+  const migrate = address.kind === 'sqlite' || purpose === 'create';
+  const store = await openStore({ ...options, migrate }).catch((error: unknown): Store => {
+    if (!(error instanceof StoreInUseError)) throw error;
+    throw new CommandError(
+      `${address.text} is in use. Ask its server, with an admin key for all topics in EBBMARK_KEY or EBBMARK_KEY_FILE: --url URL; or stop it first.`,
+    );
+  });
+  if (isNew) note(`Created a new store at ${address.path}.`);
+  return { keys: new Keyring(() => store, systemEnvironment()), close: () => store.close() };
+}
+
+const remoteQueue = (flags: Flags, env: Environment): HttpQueue =>
+  new HttpQueue(readSettings(['url'], flags, env).url, { key: keyFromEnvironment(env) });

@@ -21,6 +21,16 @@ export const usage = (message: string): CommandError => new CommandError(message
 export const outdated = (message: string, store: string): CommandError =>
   new CommandError(`${message}.\nCreate or upgrade it:   ebbmark migrate --store '${store}'`);
 
+/** Nobody could call a server that asks for keys. */
+export const noKey = (store: string): CommandError =>
+  new CommandError(
+    [
+      'Calls need an API key here, and there is none that is good. Make the first one:',
+      `  ebbmark keys create me --role admin --role produce --role consume --store '${store}'`,
+      'or ask for none: EBBMARK_REQUIRE_KEYS=off on loopback, --allow-public elsewhere (then anyone who reaches the port can do anything).',
+    ].join('\n'),
+  );
+
 /** A file that has to be there is not. */
 export const noStore = ({ path, text }: { readonly path: string; readonly text: string }): CommandError =>
   outdated(`There is no store at ${path}`, text);

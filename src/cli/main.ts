@@ -43,6 +43,8 @@ function fail(error: unknown): number {
   if (error instanceof QueueError) {
     const inputFault = error.code === 'invalid-input' || error.code === 'topic-invalid';
     note(`${error.code}: ${error.detail}`);
+    if (error.code === 'unauthenticated')
+      note('Give an API key:   EBBMARK_KEY, or EBBMARK_KEY_FILE (a file that holds it)');
     if (error.code === 'not-holder') note('Ask the server that does:   --url URL, or EBBMARK_URL');
     return inputFault ? EXIT.usage : EXIT.failed;
   }

@@ -5,6 +5,7 @@ import { positive } from './arguments.ts';
 import type { AuditFlags } from './audit.ts';
 import { examples, withSettings } from './command.ts';
 import { addEnqueueCommand } from './enqueue.ts';
+import { addKeyCommands } from './key-commands.ts';
 import { addScheduleCommands } from './schedule-commands.ts';
 import { addTaskCommands } from './task-commands.ts';
 import { addTopicCommands } from './topic-commands.ts';
@@ -45,6 +46,7 @@ export function createProgram(env: Environment): Command {
   addTaskCommands(program, { env });
   addTopicCommands(program, { env });
   addScheduleCommands(program, { env });
+  addKeyCommands(program, { env });
 
   const store = withSettings(
     program.command('migrate').description('create or upgrade a store, and say what was done'),
@@ -70,7 +72,7 @@ export function createProgram(env: Environment): Command {
   );
   program.addHelpText(
     'after',
-    '\nCommands speak to the running server (--url, EBBMARK_URL); --store opens a SQLite file that no server has\nopen, or a keyspace of Cassandra (logging in as EBBMARK_CASSANDRA_… says).\nExit codes: 0 done, 1 failed or partly refused, 2 called the wrong way.',
+    '\nCommands speak to the running server (--url, EBBMARK_URL), with the API key in EBBMARK_KEY or in the file\nEBBMARK_KEY_FILE where it asks for one; --store opens a SQLite file that no server has\nopen, or a keyspace of Cassandra (logging in as EBBMARK_CASSANDRA_… says).\nExit codes: 0 done, 1 failed or partly refused, 2 called the wrong way.',
   );
   return program;
 }

@@ -7,17 +7,21 @@ import closeWithGrace from 'close-with-grace';
 import {
   type Environment,
   type Flags,
+  needsKeys,
   readServerSettings,
   SETTINGS,
   type StoreAddress,
   storeOptionsOf,
   unknownSettings,
 } from '../config.ts';
+import { QueueError } from '../core/errors.ts';
+import type { HttpLogger } from '../http/app.ts';
 import { createServer } from '../http/server.ts';
 import { VERSION } from '../http/version.ts';
 import { openLocalQueue } from '../queue/open.ts';
+import type { LocalQueue } from '../queue/queue.ts';
 import { StoreOutdatedError } from '../store/store.ts';
-import { outdated } from './failure.ts';
+import { noKey, outdated } from './failure.ts';
 import { createLog } from './log.ts';
 
 /** From the signal to the end: what runs may finish, long polls end at once. */
@@ -37,7 +41,8 @@ export async function serve(flags: Flags, env: Environment): Promise<void> {
   const { options } = storeOptionsOf(settings, flags);
   const log = createLog(settings.logLevel);
   for (const name of unknownSettings(env)) log.warn({ name }, 'this name in the environment is no setting');
-  if (!settings.listen.loopback) {
+  const asksForKeys = needsKeys(settings);
+  if (!settings.listen.loopback && !asksForKeys) {
     log.warn(
       { listen: settings.listen.host },
       `ANYONE who reaches this address can read, change and delete every task (--${SETTINGS.allowPublic.flag}): keep others out by a firewall or a proxy`,
@@ -48,16 +53,20 @@ export async function serve(flags: Flags, env: Environment): Promise<void> {
   // Before the store: a start that fails has created nothing, and taken nothing over.
   await mustBeFree(host, port);
   const newFile = newFileOf(settings.store);
+  if (newFile !== null && asksForKeys) throw noKey(options.store);
   const queue = await openLocalQueue({ ...options, migrate: settings.migrate, reachMs: REACH_MS, log }).catch(
     (error: unknown) => {
       throw error instanceof StoreOutdatedError ? outdated(error.message, options.store) : error;
     },
   );
+  if (asksForKeys) await mustHaveKey(queue, options.store, log);
   if (newFile !== null) log.info({ path: newFile }, 'created a new store');
   const server = await createServer(queue, {
     maxBodyBytes: settings.maxBodyBytes,
-    anyHost: settings.allowPublic,
+    // Who needs a key gains nothing by a name: a page that has its own name point here has none.
+    anyHost: settings.allowPublic || asksForKeys,
     log,
+    keys: asksForKeys ? queue.keys : undefined,
     peers: queue.peers,
     processMetrics: true,
   });
@@ -98,6 +107,22 @@ function advertised(url: string): string {
   const addresses = Object.values(networkInterfaces()).flatMap((some) => some ?? []);
   const outer = addresses.find(({ family, internal }) => family === 'IPv4' && !internal);
   return `http://${outer?.address ?? '127.0.0.1'}:${port}`;
+}
+
+/**
+ * A server that nobody can call is stopped at its start, and lets go of its store, so that a key can be made there. One that
+ * has not reached its store yet cannot tell: it starts, and refuses calls until it can.
+ * @throws CommandError
+ */
+async function mustHaveKey(queue: LocalQueue, store: string, log: HttpLogger): Promise<void> {
+  const hasKey = await queue.keys.hasAny().catch((error: unknown) => {
+    if (!(error instanceof QueueError) || error.code !== 'store-unavailable') throw error;
+    log.warn({ err: error }, 'calls need an API key; whether there is one is known once the store is reached');
+    return true;
+  });
+  if (hasKey) return;
+  await queue.stop();
+  throw noKey(store);
 }
 
 /** Takes an address and lets go of it. @throws what keeps it from being taken */

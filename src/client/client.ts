@@ -8,6 +8,7 @@ import type { Drainable, TwoPhase } from './drainable.ts';
 import { ClientClosedError, DrainInHandlerError, handled, sayError } from './errors.ts';
 import { isInHandlerOf } from './handler-context.ts';
 import { HttpQueue } from './http-queue.ts';
+import { checkKey, keyFromEnvironment } from './key.ts';
 import { Publisher } from './publisher.ts';
 import { Subscriber, type SubscriberOptions } from './subscriber.ts';
 import type { TaskOf } from './task.ts';
@@ -16,6 +17,11 @@ import { type AnyTopics, TopicBook, type TopicName, type TopicSchemas } from './
 export interface ClientOptions<T extends TopicSchemas = AnyTopics> {
   /** Types and schemas of payloads; see `defineTopics`. The client then takes no other topics. */
   readonly topics?: T;
+  /**
+   * The API key, for a server that asks for one; when absent, the one in EBBMARK_KEY, or in the file that EBBMARK_KEY_FILE
+   * names, if there is any.
+   */
+  readonly key?: string;
   /** How long the server may take to answer, in milliseconds, beyond what a call waits for; 10,000 when absent. */
   readonly requestTimeoutMs?: number;
   /**
@@ -32,7 +38,13 @@ export interface ClientOptions<T extends TopicSchemas = AnyTopics> {
 }
 
 const LONGEST_MS = 2 ** 31 - 1;
-const OPTIONS: ReadonlySet<string> = new Set<keyof ClientOptions>(['topics', 'requestTimeoutMs', 'retryMs', 'onError']);
+const OPTIONS: ReadonlySet<string> = new Set<keyof ClientOptions>([
+  'topics',
+  'key',
+  'requestTimeoutMs',
+  'retryMs',
+  'onError',
+]);
 
 /**
  * Publishers and subscribers of one queue. None of its promises ends the process when it rejects unheard.
@@ -59,7 +71,8 @@ export class Client<T extends TopicSchemas = AnyTopics> implements TwoPhase {
     const retryMs = optionalInteger(options.retryMs, '/retryMs', 0, LONGEST_MS) ?? 60_000;
     const report = reporter(options.onError);
     const isRemote = typeof queue === 'string' || queue instanceof URL;
-    const remote = isRemote ? new HttpQueue(queue, { requestTimeoutMs }) : null;
+    const key = options.key === undefined ? undefined : checkKey(options.key, '/key');
+    const remote = isRemote ? new HttpQueue(queue, { requestTimeoutMs, key: key ?? keyFromEnvironment() }) : null;
     const connection = new Connection(isRemote, (error) => report(error, { during: 'connection' }));
     this.#context = {
       backend: isRemote ? remote! : checkBackend(queue),

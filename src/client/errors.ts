@@ -107,6 +107,7 @@ const PASSING: ReadonlySet<ErrorCode> = new Set([
   'busy',
   'not-holder',
   'outcome-unknown',
+  'rate-limited',
   'request-timeout',
   'shutting-down',
   'store-unavailable',

@@ -1,3 +1,4 @@
+import type { ApiKey } from '../core/api-key.ts';
 import { ERROR_CODES, type ErrorCode, type InputIssue, QueueError } from '../core/errors.ts';
 import type { Status } from '../http/status-page.ts';
 import type {
@@ -20,6 +21,7 @@ import type {
   TopicInfo,
   TopicPage,
 } from '../queue/api.ts';
+import type { KeyCalls, KeyInput, KeyList, NewKey } from '../queue/keys.ts';
 import { ConnectionError } from './errors.ts';
 import { type HttpAnswer, type HttpCall, HttpTransport } from './http-transport.ts';
 
@@ -35,19 +37,21 @@ type CallOptions = Pick<HttpCall, 'headers' | 'signal'> & { readonly waitMs?: nu
 export interface HttpQueueOptions {
   /** How long an answer may take beyond what the call waits for, in milliseconds; 300,000 when absent. */
   readonly requestTimeoutMs?: number;
+  /** The API key that each call shows; none where null or absent. */
+  readonly key?: string | null;
 }
 
 /**
  * A running server's queue. Every call rejects with the QueueError that the server gave, or with a ConnectionError
  * where none answers.
  */
-export class HttpQueue implements QueueCalls {
+export class HttpQueue implements QueueCalls, KeyCalls {
   readonly #transport: HttpTransport;
   readonly #timeoutMs: number;
 
   /** @throws QueueError `invalid-input` where the address is none */
-  constructor(url: string | URL, { requestTimeoutMs = 300_000 }: HttpQueueOptions = {}) {
-    this.#transport = new HttpTransport(url);
+  constructor(url: string | URL, { requestTimeoutMs = 300_000, key = null }: HttpQueueOptions = {}) {
+    this.#transport = new HttpTransport(url, key);
     this.#timeoutMs = requestTimeoutMs;
   }
 
@@ -169,6 +173,18 @@ export class HttpQueue implements QueueCalls {
 
   async deleteSchedule(name: string): Promise<void> {
     await this.#call('DELETE', schedulePath(name));
+  }
+
+  async createKey(input: KeyInput): Promise<NewKey> {
+    return (await this.#call('POST', '/v1/admin/keys', input)) as NewKey;
+  }
+
+  async listKeys(request: Parameters<KeyCalls['listKeys']>[0] = {}): Promise<KeyList> {
+    return (await this.#call('GET', '/v1/admin/keys', undefined, request)) as KeyList;
+  }
+
+  async revokeKey(id: string): Promise<ApiKey> {
+    return (await this.#call('DELETE', `/v1/admin/keys/${encodeURIComponent(id)}`)) as ApiKey;
   }
 
   async status(): Promise<Status> {

@@ -35,14 +35,19 @@ export class HttpTransport {
   readonly #agent: http.Agent;
   readonly #request: typeof http.request;
   readonly #basePath: string;
+  readonly #authorization: Readonly<Record<string, string>>;
 
-  /** @throws QueueError `invalid-input` where the address is none */
-  constructor(address: string | URL) {
+  /**
+   * @param key an API key, shown by every call; null: none
+   * @throws QueueError `invalid-input` where the address is none
+   */
+  constructor(address: string | URL, key: string | null) {
     const url = parseAddress(address);
     const isTls = url.protocol === 'https:';
     this.url = url.href.replace(/\/$/, '');
     this.#basePath = url.pathname.replace(/\/$/, '');
     this.#agent = isTls ? new https.Agent({ keepAlive: true }) : new http.Agent({ keepAlive: true });
+    this.#authorization = key === null ? {} : { authorization: `Bearer ${key}` };
     this.#request = isTls ? https.request : http.request;
     const host = url.hostname.replace(/^\[|\]$/g, '');
     this.#target = {
@@ -73,6 +78,7 @@ export class HttpTransport {
         path: this.#basePath + path,
         headers: {
           accept: 'application/json',
+          ...this.#authorization,
           ...(body === undefined
             ? {}
             : { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) }),

@@ -14,6 +14,7 @@ export {
   TaskFailedError,
   UnrecoverableError,
 } from './errors.ts';
+export { keyFromEnvironment } from './key.ts';
 export type { Publisher, PublishOptions, ResultOptions, TaskHandle } from './publisher.ts';
 export type { Handler, RunOptions, Subscriber, SubscriberOptions } from './subscriber.ts';
 export type { Task, TaskOf } from './task.ts';

@@ -56,6 +56,16 @@ export const MISSED_COUNTED = 100;
  */
 export const FIRING_WINDOW_MS = 86_400_000;
 
+/** API keys of a store. All servers hold all of them in memory, some 500 bytes each. */
+export const KEYS = 10_000;
+export const KEY_PAGE = 1_000;
+export const KEY_NAME_BYTES = 128;
+export const KEY_DESCRIPTION_BYTES = 1024;
+export const KEY_PREFIXES = 100;
+export const KEY_RATE = { perSecond: { min: 1, max: 1_000_000 }, burst: { min: 1, max: 1_000_000 } } as const;
+/** A key that was revoked, or has expired, is listed for so long. */
+export const KEY_KEPT_MS = 30 * 86_400_000;
+
 /** Tiers of a topic that leases serve; 9 first. */
 export const TIERS = 10;
 export const DEFAULT_PRIORITY = 5;

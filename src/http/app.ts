@@ -2,7 +2,6 @@ import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { FastifyBaseLogger, FastifyInstance, FastifyTypeProvider } from 'fastify';
 import type { TSchema } from 'typebox';
 import type { ErrorCode } from '../core/errors.ts';
-import type { Queue } from '../queue/api.ts';
 import type { Wire } from './contract/schema.ts';
 import type { Waits } from './waits.ts';
 
@@ -25,7 +24,6 @@ export interface HttpLogger {
 
 /** What routes work with. */
 export interface Surroundings {
-  readonly queue: Queue;
   readonly waits: Waits;
   readonly log: HttpLogger | null;
   /** Whether the server refuses new work already. */

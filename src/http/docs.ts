@@ -1,6 +1,7 @@
 import swagger from '@fastify/swagger';
 import swaggerUi from '@fastify/swagger-ui';
 import { ERROR_CODES, type ErrorCode } from '../core/errors.ts';
+import type { Access } from './access.ts';
 import type { App } from './app.ts';
 import { STATUS_OF } from './codes.ts';
 import { PROBLEM_TYPE } from './problem.ts';
@@ -15,6 +16,8 @@ const ANY_CALL: readonly ErrorCode[] = [
   'internal',
 ];
 const ANY_QUEUE_CALL: readonly ErrorCode[] = ['store-unavailable', 'busy'];
+/** What any call can meet that needs a key. */
+const ANY_KEYED_CALL: readonly ErrorCode[] = ['unauthenticated', 'forbidden', 'rate-limited'];
 const ANY_BODY: readonly ErrorCode[] = ['body-too-large', 'unsupported-media-type', 'unsupported-encoding'];
 
 /**
@@ -24,8 +27,11 @@ const ANY_BODY: readonly ErrorCode[] = ['body-too-large', 'unsupported-media-typ
 const DOCS_CSP =
   "default-src 'self'; base-uri 'self'; frame-ancestors 'self'; img-src 'self' data:; object-src 'none'; script-src-attr 'none'; style-src 'self'";
 
-/** Serves the OpenAPI document at /docs/json, and a page to read and try it at /docs. Register before the routes. */
-export async function describeApi(app: App): Promise<void> {
+/**
+ * Serves the OpenAPI document at /docs/json, and a page to read and try it at /docs. Register before the routes.
+ * @param needsKeys whether the server asks for keys
+ */
+export async function describeApi(app: App, needsKeys: boolean): Promise<void> {
   const optionalBodies = new Set<unknown>();
   await app.register(swagger, {
     openapi: {
@@ -43,8 +49,18 @@ export async function describeApi(app: App): Promise<void> {
         { name: 'topics', description: 'Counts and settings' },
         { name: 'schedules', description: 'Tasks at the times of a cron pattern' },
         { name: 'admin', description: 'What an operator looks at and does' },
+        { name: 'keys', description: 'API keys: make, list, revoke' },
         { name: 'service', description: 'What the server says of itself' },
       ],
+      components: {
+        securitySchemes: {
+          key: {
+            type: 'http',
+            scheme: 'bearer',
+            description: 'An API key, `ebb_…`, as `ebbmark keys create` made it.',
+          },
+        },
+      },
     },
     refResolver: {
       buildLocalReference: (json, _baseUri, _fragment, at) => (typeof json.$id === 'string' ? json.$id : `def-${at}`),
@@ -56,9 +72,11 @@ export async function describeApi(app: App): Promise<void> {
       if (route.config?.docs?.optionalBody) optionalBodies.add(schema.operationId);
       const codes = new Set<ErrorCode>([...ANY_CALL, ...(route.config?.docs?.codes ?? [])]);
       if (url.startsWith('/v1/')) for (const code of ANY_QUEUE_CALL) codes.add(code);
+      const access = route.config?.access ?? 'open';
+      if (typeof access !== 'string') for (const code of ANY_KEYED_CALL) codes.add(code);
       if (schema.body !== undefined) for (const code of ANY_BODY) codes.add(code);
       const response = { ...problemResponses(codes), ...described(schema.response, schema.summary ?? '') };
-      return { schema: { ...schema, response }, url };
+      return { schema: { ...schema, ...securityOf(access, needsKeys, schema.description), response }, url };
     },
     transformObject: (document) => {
       if (!('openapiObject' in document)) return document.swaggerObject;
@@ -71,6 +89,17 @@ export async function describeApi(app: App): Promise<void> {
     },
   });
   await app.register(swaggerUi, { routePrefix: '/docs', staticCSP: DOCS_CSP });
+}
+
+/** Whether a call needs a key, and what kind of one. */
+function securityOf(access: Access, needsKeys: boolean, description = ''): object {
+  if (typeof access === 'string') return { security: [] };
+  const kind = access.allTopics ? ' for all topics' : '';
+  const text = `Needs a key${kind} with the role ${access.roles.join(' or ')}, where the server asks for keys.`;
+  return {
+    security: needsKeys ? [{ key: [] }] : [{ key: [] }, {}],
+    description: description === '' ? text : `${description}\n\n${text}`,
+  };
 }
 
 /** Success answers with a description: of their schema, or what the call does. */

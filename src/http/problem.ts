@@ -31,6 +31,7 @@ export function problemOf(error: QueueError): ProblemDocument {
 /** Headers that go with a code. */
 export function problemHeaders(code: ErrorCode): Record<string, string> {
   const headers: Record<string, string> = { 'content-type': PROBLEM_TYPE };
+  if (code === 'unauthenticated') headers['www-authenticate'] = 'Bearer realm="ebbmark"';
   const retryAfter = RETRY_AFTER_S[code];
   if (retryAfter !== undefined) headers['retry-after'] = String(retryAfter);
   if (code === 'shutting-down' || code === 'request-timeout') headers.connection = 'close';

@@ -1,11 +1,14 @@
 import Fastify, { type FastifyReply, type FastifyRequest } from 'fastify';
 import { QueueError } from '../core/errors.ts';
 import type { Queue } from '../queue/api.ts';
+import type { Keyring } from '../queue/keys.ts';
 import type { PeerService } from '../queue/peers.ts';
+import { controlAccess } from './access.ts';
 import type { App, HttpLogger, Surroundings } from './app.ts';
 import { readsJson } from './body.ts';
 // For the compiler: fails where the contract and the queue's types drift apart.
 import './contract/agreement.ts';
+import { ApiKey } from './contract/keys.ts';
 import { Schedule, ScheduleSummary } from './contract/schedules.ts';
 import { Problem } from './contract/service.ts';
 import { Task, TaskInput } from './contract/tasks.ts';
@@ -14,6 +17,7 @@ import { describeApi } from './docs.ts';
 import { answerClientError, answerError, handleErrors } from './errors.ts';
 import { parseQuery } from './query.ts';
 import { adminRoutes } from './routes/admin.ts';
+import { keyRoutes } from './routes/keys.ts';
 import { leaseRoutes } from './routes/leases.ts';
 import { peerRoutes } from './routes/peers.ts';
 import { scheduleRoutes } from './routes/schedules.ts';
@@ -33,6 +37,8 @@ export interface ServerOptions {
   readonly anyHost?: boolean;
   /** Told of what went wrong; never of payloads. Requests are logged one by one at level `debug` only. */
   readonly log?: HttpLogger;
+  /** The API keys that calls need. Absent: none is asked for, and whoever reaches the server may do everything. */
+  readonly keys?: Keyring | undefined;
   /** Answers other servers on the same store. */
   readonly peers?: PeerService;
   /** Adds the process's own metrics to /metrics; once a process. */
@@ -57,7 +63,7 @@ export const DEFAULT_MAX_BODY_BYTES = 8 * 1024 * 1024;
 const REQUEST_TIMEOUT_MS = 60_000;
 /** The longest part of a path is a task id that holds a message id of 2,048 bytes. */
 const MAX_PARAM_LENGTH = 8192;
-const NAMED = [TaskInput, Task, Topic, Cursors, Schedule, ScheduleSummary, Problem];
+const NAMED = [TaskInput, Task, Topic, Cursors, Schedule, ScheduleSummary, ApiKey, Problem];
 
 /** Makes the server of a queue; `listen` starts it. */
 export async function createServer(queue: Queue, options: ServerOptions = {}): Promise<HttpServer> {
@@ -77,7 +83,6 @@ export async function createServer(queue: Queue, options: ServerOptions = {}): P
       answerError(error, request as FastifyRequest, reply as FastifyReply, log),
   });
   const surroundings: Surroundings = {
-    queue,
     waits,
     log,
     isStopping: () => stopping !== null,
@@ -89,12 +94,14 @@ export async function createServer(queue: Queue, options: ServerOptions = {}): P
   handleErrors(app, log);
   readsJson(app, options.maxBodyBytes ?? DEFAULT_MAX_BODY_BYTES);
   guard(app, surroundings, options.anyHost ?? false);
+  const keys = options.keys ?? null;
+  controlAccess(app, queue, keys);
   if (log?.level === 'debug' || log?.level === 'trace') logRequests(app, log);
-  await describeApi(app);
-  for (const routes of [taskRoutes, leaseRoutes, topicRoutes, scheduleRoutes, adminRoutes, serviceRoutes]) {
-    routes(app, surroundings);
-  }
-  if (options.peers !== undefined) peerRoutes(app, surroundings, options.peers);
+  await describeApi(app, keys !== null);
+  for (const routes of [taskRoutes, leaseRoutes, topicRoutes, scheduleRoutes, adminRoutes]) routes(app, surroundings);
+  keyRoutes(app, surroundings, keys);
+  serviceRoutes(app, surroundings, queue);
+  if (options.peers !== undefined) peerRoutes(app, surroundings, queue, options.peers);
 
   return {
     app,
@@ -133,8 +140,11 @@ const isSameOrigin = (origin: string, host: string | undefined): boolean =>
 
 function logRequests(app: App, log: HttpLogger): void {
   app.addHook('onResponse', (request, reply, done) => {
-    const { method, routeOptions, ip } = request;
-    log.debug({ method, route: routeOptions.url, ip, status: reply.statusCode, ms: reply.elapsedTime }, 'answered');
+    const { method, routeOptions, ip, caller } = request;
+    log.debug(
+      { method, route: routeOptions.url, ip, key: caller?.key?.id, status: reply.statusCode, ms: reply.elapsedTime },
+      'answered',
+    );
     done();
   });
 }

@@ -71,7 +71,8 @@ export class Locator {
       throw notFound(id);
     }
     const direct = await this.follow(parsed.place, parsed.uid);
-    if (direct !== null) return direct;
+    // A slot of delayed tasks is shared: the id of another topic's task is none here.
+    if (direct !== null && (direct.place.topic === topic || direct.head.target === topic)) return direct;
     const row = await this.#engine.messages.readOne(topic, uidKey(parsed.uid));
     if (row === null) throw notFound(id);
     return this.#byRow(topic, row, id);

@@ -1,3 +1,4 @@
+import { timingSafeEqual } from 'node:crypto';
 import { LEASE_TASKS, WAIT_MS } from '../core/bounds.ts';
 import { isFinal } from '../core/entry.ts';
 import { type ErrorCode, QueueError } from '../core/errors.ts';
@@ -43,6 +44,7 @@ import {
   scheduleCalls,
   wireDefinition,
 } from './holder-calls.ts';
+import { Keyring } from './keys.ts';
 import type { Located } from './locate.ts';
 import {
   type Interest,
@@ -83,6 +85,8 @@ export class LocalQueue implements Queue {
   readonly #log: QueueLogger;
   readonly #transport: Transport;
   readonly #secret: string;
+  /** The API keys of the store. */
+  readonly keys: Keyring;
   /** Where other servers reach this one, as the beginning of a URL; null: nowhere. */
   #address: string | null = null;
   /** How often it is taking its share of the shards just now. */
@@ -110,6 +114,12 @@ export class LocalQueue implements Queue {
     this.#transport = transport;
     this.#secret = env.token();
     this.#startedAt = env.now();
+    this.keys = new Keyring(() => this.#reached(), env);
+  }
+
+  #reached(): Store {
+    if (this.#store === null) throw new QueueError('store-unavailable', this.#unreached);
+    return this.#store;
   }
 
   /** Takes part in an open store, and schedules it at once if nobody else does. */
@@ -496,7 +506,7 @@ export class LocalQueue implements Queue {
   get peers(): PeerService {
     return {
       id: this.#session?.holdings.id ?? '',
-      knows: (secret) => secret === this.#secret,
+      knows: (secret) => isSame(secret, this.#secret),
       answer: (method, body, signal) => this.#answer(method, body, signal) as never,
     };
   }
@@ -678,6 +688,12 @@ export class LocalQueue implements Queue {
     });
   }
 }
+
+/** Takes as long whichever characters differ. */
+const isSame = (text: string, secret: string): boolean => {
+  const [given, known] = [Buffer.from(text), Buffer.from(secret)];
+  return given.length === known.length && timingSafeEqual(given, known);
+};
 
 /** What a session knows of who holds what, as lease calls ask for it. */
 function holdersOf({ holdings, engine: { book } }: Session): ConstructorParameters<typeof Dispatcher>[0]['holders'] {

@@ -66,7 +66,7 @@ export class Schedules {
   /** @throws QueueError `schedule-not-found` */
   async get(name: string): Promise<ScheduleInfo> {
     const row = await this.#read(name);
-    if (row === null) throw notFound(name);
+    if (row === null) throw scheduleNotFound(name);
     return this.describe(row);
   }
 
@@ -131,7 +131,7 @@ export class Schedules {
         const row = await this.#read(name, tries > 0);
         // Gone after a try in doubt: by that one.
         if (row === null && tries > 0) return;
-        if (row === null) throw notFound(name);
+        if (row === null) throw scheduleNotFound(name);
         if (await this.#write({ name, expect: row, state: null })) return;
       }
       throw new QueueError('busy', 'the schedule changes faster than it can be deleted');
@@ -274,7 +274,7 @@ function taskOf(row: ScheduleRow, at: number): TaskInput {
   };
 }
 
-const notFound = (name: string): QueueError =>
+export const scheduleNotFound = (name: string): QueueError =>
   new QueueError('schedule-not-found', `${show(name)}: there is no schedule of this name`);
 
 function summaryOf(row: ScheduleHead): ScheduleSummary {

@@ -14,6 +14,8 @@
  * Reads see every write that was answered `applied` before they began; with `serial` they also settle writes that
  * are still under way.
  */
+
+import type { KeyRow } from '../core/api-key.ts';
 import { SEGMENT_SIZE, SLOT_MS } from '../core/bounds.ts';
 import type { Entry, EntryChange, EntryHead, LogAddress, NewEntry } from '../core/entry.ts';
 import type { Checkpoint, SegmentHeader } from '../core/log.ts';
@@ -179,6 +181,21 @@ export interface ScheduleWrite {
   readonly definition?: ScheduleDefinition;
 }
 
+/** All API keys, and how often they were changed: 0, never. */
+export interface StoredKeys {
+  readonly version: number;
+  readonly keys: readonly KeyRow[];
+}
+
+/** A change of API keys, if their version is `expect`; it is one higher from then on. */
+export interface KeysWrite {
+  readonly expect: number;
+  /** A new key, or one that is revoked. */
+  readonly put: KeyRow;
+  /** Ids of keys that are forgotten. */
+  readonly drop: readonly string[];
+}
+
 export interface Store {
   /** What this store is, for messages and the status page; without secrets. */
   readonly description: string;
@@ -232,6 +249,11 @@ export interface Store {
    */
   readSchedules(shard: number, after: string | null, limit: number): Promise<readonly ScheduleHead[]>;
   writeSchedule(shard: number, write: ScheduleWrite): Promise<Outcome>;
+
+  /** In no order. */
+  readKeys(serial?: boolean): Promise<StoredKeys>;
+  readKeysVersion(): Promise<number>;
+  writeKeys(write: KeysWrite): Promise<Outcome>;
 
   /** Idempotent: one row a log, period and writer is enough. */
   recordActivity(shard: number, period: number, rows: readonly ActivityRow[]): Promise<void>;

@@ -5,6 +5,7 @@ import { describe, expect, it, onTestFinished } from 'vitest';
 import {
   ConfigError,
   type Environment,
+  needsKeys,
   readServerSettings,
   readSettings,
   readStoreSettings,
@@ -37,6 +38,7 @@ describe('server settings', () => {
       listen: { host: '127.0.0.1', port: 8080, loopback: true },
       advertise: null,
       allowPublic: false,
+      requireKeys: 'auto',
       maxBodyBytes: 8 * 1024 * 1024,
       logLevel: 'info',
       migrate: true,
@@ -45,10 +47,30 @@ describe('server settings', () => {
 
   it('are named by the flag where they came from one', () => {
     const message = expect.stringContaining('is not a loopback address');
-    expect(faultsOf({ listen: '0.0.0.0:80' }, {})).toEqual([message]);
-    expect(faultsOf({ listen: '0.0.0.0:80' }, {})[0]).toMatch(/^--listen: /);
-    expect(faultsOf({}, { EBBMARK_LISTEN: '0.0.0.0:80' })[0]).toMatch(/^EBBMARK_LISTEN: /);
+    const env = { EBBMARK_REQUIRE_KEYS: 'off' };
+    expect(faultsOf({ listen: '0.0.0.0:80' }, env)).toEqual([message]);
+    expect(faultsOf({ listen: '0.0.0.0:80' }, env)[0]).toMatch(/^--listen: /);
+    expect(faultsOf({}, { ...env, EBBMARK_LISTEN: '0.0.0.0:80' })[0]).toMatch(/^EBBMARK_LISTEN: /);
   });
+
+  it.each([
+    ['127.0.0.1:0', 'off', 'auto', false],
+    ['127.0.0.1:0', 'on', 'auto', false],
+    ['127.0.0.1:0', 'off', 'on', true],
+    ['127.0.0.1:0', 'off', 'off', false],
+    ['[::1]:0', 'off', 'auto', false],
+    ['0.0.0.0:0', 'off', 'auto', true],
+    ['[::]:0', 'off', 'auto', true],
+    ['0.0.0.0:0', 'on', 'auto', false],
+    ['0.0.0.0:0', 'on', 'on', true],
+    ['0.0.0.0:0', 'on', 'off', false],
+  ] as const)(
+    'listening on %s, allow-public %s, require-keys %s: keys are asked for: %s',
+    (listen, open, keys, asked) => {
+      const env = { EBBMARK_LISTEN: listen, EBBMARK_ALLOW_PUBLIC: open, EBBMARK_REQUIRE_KEYS: keys };
+      expect(needsKeys(readServerSettings({}, env))).toBe(asked);
+    },
+  );
 
   it('are taken from flags before the environment', () => {
     const values = readServerSettings(
@@ -107,6 +129,9 @@ describe('server settings', () => {
     ['EBBMARK_LOG_LEVEL', 'INFO'],
     ['EBBMARK_MIGRATE', 'true'],
     ['EBBMARK_ALLOW_PUBLIC', '1'],
+    ['EBBMARK_REQUIRE_KEYS', ''],
+    ['EBBMARK_REQUIRE_KEYS', 'true'],
+    ['EBBMARK_REQUIRE_KEYS', 'ON'],
   ])('%s=%s is refused: the value, the rule and an example', (name, text) => {
     const setting = Object.values(SETTINGS).find(({ env }) => env === name)!;
     const [fault, ...more] = faultsOf({}, { [name]: text });
@@ -123,9 +148,9 @@ describe('server settings', () => {
   });
 
   it.each(['0.0.0.0:80', '[::]:80', '192.168.1.1:80', '128.0.0.1:80', '[::ffff:8.8.8.8]:80'])(
-    'refuse to listen on %s without a word for it',
+    'refuse to listen on %s without keys and without a word for it',
     (listen) => {
-      expect(faultsOf({ listen }, {})[0]).toContain('--allow-public');
+      expect(faultsOf({ listen }, { EBBMARK_REQUIRE_KEYS: 'off' })[0]).toContain('--allow-public');
       expect(readServerSettings({ listen, allowPublic: true }, {}).listen.loopback).toBe(false);
       expect(readServerSettings({ listen }, { EBBMARK_ALLOW_PUBLIC: 'on' }).listen.loopback).toBe(false);
     },

@@ -129,10 +129,12 @@ describe('ebbmark serve', () => {
       expect(JSON.parse(line)).toMatchObject({ level: expect.any(String), time: expect.any(String) });
   });
 
-  it('listens on other addresses only with a word for it, and then warns', async () => {
+  it('listens on other addresses only with keys, or with a word for it', async () => {
     const refused = await run(['serve', '--listen', '0.0.0.0:0', '--store', newStore()]);
-    expect(refused).toMatchObject({ code: 2, out: '' });
-    expect(refused.err).toContain('--allow-public');
+    expect(refused).toMatchObject({ code: 1, out: '' });
+    expect(refused.err).toMatch(/ebbmark keys create .*\n.*--allow-public/);
+    const open = await run(['serve', '--listen', '0.0.0.0:0', '--require-keys', 'off', '--store', newStore()]);
+    expect(open).toMatchObject({ code: 2, out: '', err: expect.stringContaining('--allow-public') });
     // 127.0.0.2 is loopback: nothing here may really be public.
     const server = await serve(['--listen', '127.0.0.2:0']);
     expect(server.url).toMatch(/^http:\/\/127\.0\.0\.2:\d+$/);

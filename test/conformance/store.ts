@@ -21,6 +21,7 @@ import {
   uniqueLog,
   uniqueShard,
 } from './harness.ts';
+import { apiKey, keyConformance } from './keys.ts';
 import { messageConformance } from './messages.ts';
 import {
   activityConformance,
@@ -70,6 +71,7 @@ export function storeConformance(name: string, openStore: OpenStore, capabilitie
     shardConformance(store);
     nodeConformance(store);
     scheduleConformance(store);
+    keyConformance(store);
     scanConformance(store);
     reopenConformance(openStore, capabilities);
   });
@@ -100,6 +102,7 @@ function reopenConformance(openStore: OpenStore, { noReopen }: StoreCapabilities
         await definite(() => store.writeShards([{ shard, expect: null, row: shardRow }]));
         const { name, state, definition } = schedule('kept');
         await definite(() => store.writeSchedule(shard, { name, expect: null, state, definition }));
+        await definite(() => store.writeKeys({ expect: 0, put: apiKey(), drop: [] }));
 
         const everything = async (from: Store) => ({
           meta: from.meta,
@@ -111,10 +114,12 @@ function reopenConformance(openStore: OpenStore, { noReopen }: StoreCapabilities
           activity: await from.readActivity(shard, 3, null, 10),
           shard: (await from.readShards()).get(shard),
           schedule: await from.readSchedule(shard, name),
+          keys: await from.readKeys(),
         });
         const before = await everything(store);
         expect(before.meta).toMatchObject({ segmentSize: 77, slotMs: 125 });
         expect(before.entries).toHaveLength(3);
+        expect(before.keys).toMatchObject({ version: 1, keys: [{ roles: ['produce', 'admin'] }] });
         expect(await everything(await opened.reopen())).toEqual(before);
       } finally {
         await opened.dispose();

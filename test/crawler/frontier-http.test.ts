@@ -24,8 +24,8 @@ async function queueServer(): Promise<{ readonly url: string; readonly queue: Qu
   return { url, queue };
 }
 
-function frontier(server: string, prefix = 'crawl/', patienceMs = 5_000): HttpFrontier {
-  const it = new HttpFrontier({ server, prefix, patienceMs });
+function frontier(server: string, prefix = 'crawl/', patienceMs = 5_000, key: string | null = null): HttpFrontier {
+  const it = new HttpFrontier({ server, key, prefix, patienceMs });
   open.unshift(it);
   return it;
 }

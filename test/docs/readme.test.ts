@@ -70,7 +70,7 @@ test('a test of one’s own', async () => {
 
 test('the tables of settings are the program’s own', () => {
   expect(readme).toContain(settingsTable(SERVER_SETTINGS));
-  expect(readme).toContain(settingsTable(['url']));
+  expect(readme).toContain(settingsTable(['url', 'key', 'keyFile']));
 });
 
 test('what is linked to is there', async () => {

@@ -18,15 +18,17 @@ let server: TestServer;
 beforeAll(async () => {
   server = await startServer({ log }, (app) => {
     for (const code of CODES) {
-      app.get(`/test/${code}`, async () => {
+      app.get(`/test/${code}`, { config: { access: 'open' } }, async () => {
         throw new QueueError(code, 'what happened', [{ path: '/a', message: 'why' }], new Error('secret cause'));
       });
     }
-    app.get('/test/thrown', async () => {
+    app.get('/test/thrown', { config: { access: 'open' } }, async () => {
       throw new Error('secret message');
     });
-    app.get('/test/text', () => Promise.reject('secret text'));
-    app.get('/test/status', () => Promise.reject(Object.assign(new Error('secret status'), { statusCode: 502 })));
+    app.get('/test/text', { config: { access: 'open' } }, () => Promise.reject('secret text'));
+    app.get('/test/status', { config: { access: 'open' } }, () =>
+      Promise.reject(Object.assign(new Error('secret status'), { statusCode: 502 })),
+    );
   });
 });
 afterAll(() => server.close());

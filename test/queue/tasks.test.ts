@@ -19,6 +19,19 @@ async function tempFile(): Promise<string> {
   return join(directory, 'queue.db');
 }
 
+test('the id of a delayed task is one of its own topic alone, though all topics wait together', async () => {
+  const { queue } = await testQueue();
+  const id = idOf(await queue.enqueue('mine', { payload: 1, delayMs: 5_000 }));
+  expect(await queue.task('mine', id)).toMatchObject({ topic: 'mine', state: 'delayed' });
+  const calls = [queue.task('other', id), queue.cancel('other', id), queue.reschedule('other', id, { priority: 1 })];
+  for (const call of calls) await expect(call).rejects.toMatchObject({ code: 'task-not-found' });
+  expect(await queue.redrive('other', { ids: [id] })).toMatchObject({
+    redriven: 0,
+    refused: [{ code: 'task-not-found' }],
+  });
+  expect(await queue.task('mine', id)).toMatchObject({ state: 'delayed', priority: 5 });
+});
+
 describe('enqueue and lease', () => {
   test('hands a task out as it was put in', async () => {
     const { queue } = await testQueue();

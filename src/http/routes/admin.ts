@@ -1,4 +1,4 @@
-import type { App, Surroundings } from '../app.ts';
+import type { App } from '../app.ts';
 import { Ref } from '../contract/schema.ts';
 import { NoBody, NoQuery } from '../contract/service.ts';
 import {
@@ -15,7 +15,7 @@ import { orEmpty } from '../optional-body.ts';
 const tags = ['admin'];
 
 /** What an operator looks at and does. */
-export function adminRoutes(app: App, { queue }: Surroundings): void {
+export function adminRoutes(app: App): void {
   app.get(
     '/v1/admin/topics/:topic/cursors',
     {
@@ -27,9 +27,9 @@ export function adminRoutes(app: App, { queue }: Surroundings): void {
         querystring: NoQuery,
         response: { 200: CursorsRef },
       },
-      config: { docs: { codes: ['topic-invalid', 'topic-not-found'] } },
+      config: { access: { roles: ['admin'] }, docs: { codes: ['topic-invalid', 'topic-not-found'] } },
     },
-    (request) => queue.cursors(request.params.topic),
+    (request) => request.caller.queue.cursors(request.params.topic),
   );
 
   app.get(
@@ -43,9 +43,9 @@ export function adminRoutes(app: App, { queue }: Surroundings): void {
         querystring: WhyQuery,
         response: { 200: Explanation },
       },
-      config: { docs: { codes: ['topic-invalid', 'topic-not-found', 'task-not-found'] } },
+      config: { access: { roles: ['admin'] }, docs: { codes: ['topic-invalid', 'topic-not-found', 'task-not-found'] } },
     },
-    (request) => queue.why(request.params.topic, request.query.task),
+    (request) => request.caller.queue.why(request.params.topic, request.query.task),
   );
 
   app.post(
@@ -60,10 +60,13 @@ export function adminRoutes(app: App, { queue }: Surroundings): void {
         body: NoBody,
         response: { 200: Ref(Topic) },
       },
-      config: { docs: { codes: ['topic-invalid', 'settings-conflict', 'outcome-unknown'], optionalBody: true } },
+      config: {
+        access: { roles: ['admin'] },
+        docs: { codes: ['topic-invalid', 'settings-conflict', 'outcome-unknown'], optionalBody: true },
+      },
       preValidation: orEmpty,
     },
-    (request) => queue.pause(request.params.topic),
+    (request) => request.caller.queue.pause(request.params.topic),
   );
 
   app.post(
@@ -78,10 +81,13 @@ export function adminRoutes(app: App, { queue }: Surroundings): void {
         body: NoBody,
         response: { 200: Ref(Topic) },
       },
-      config: { docs: { codes: ['topic-invalid', 'settings-conflict', 'outcome-unknown'], optionalBody: true } },
+      config: {
+        access: { roles: ['admin'] },
+        docs: { codes: ['topic-invalid', 'settings-conflict', 'outcome-unknown'], optionalBody: true },
+      },
       preValidation: orEmpty,
     },
-    (request) => queue.resume(request.params.topic),
+    (request) => request.caller.queue.resume(request.params.topic),
   );
 
   app.post(
@@ -96,10 +102,13 @@ export function adminRoutes(app: App, { queue }: Surroundings): void {
         body: RedriveBody,
         response: { 200: RedriveAnswer },
       },
-      config: { docs: { codes: ['topic-invalid', 'topic-not-found', 'outcome-unknown'], optionalBody: true } },
+      config: {
+        access: { roles: ['admin'] },
+        docs: { codes: ['topic-invalid', 'topic-not-found', 'outcome-unknown'], optionalBody: true },
+      },
       preValidation: orEmpty,
     },
-    (request) => queue.redrive(request.params.topic, request.body),
+    (request) => request.caller.queue.redrive(request.params.topic, request.body),
   );
 
   app.post(
@@ -114,9 +123,12 @@ export function adminRoutes(app: App, { queue }: Surroundings): void {
         body: NoBody,
         response: { 200: CursorsRef },
       },
-      config: { docs: { codes: ['topic-invalid', 'topic-not-found'], optionalBody: true } },
+      config: {
+        access: { roles: ['admin'] },
+        docs: { codes: ['topic-invalid', 'topic-not-found'], optionalBody: true },
+      },
       preValidation: orEmpty,
     },
-    (request) => queue.scan(request.params.topic),
+    (request) => request.caller.queue.scan(request.params.topic),
   );
 }

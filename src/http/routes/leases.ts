@@ -1,4 +1,5 @@
 import type { LeasedTask } from '../../queue/api.ts';
+import type { TopicQueue } from '../../queue/confined-queue.ts';
 import type { App, Surroundings } from '../app.ts';
 import { LeaseAnswer, LeaseBody, SettleAnswer, SettleBody } from '../contract/leases.ts';
 import { NoQuery } from '../contract/service.ts';
@@ -8,9 +9,9 @@ import { taskToWire } from '../payloads.ts';
 const tags = ['leases'];
 
 /** Take tasks, settle them. */
-export function leaseRoutes(app: App, { queue, waits, log }: Surroundings): void {
+export function leaseRoutes(app: App, { waits, log }: Surroundings): void {
   /** Nobody has them: without this they would wait for their leases to lapse. */
-  const giveBack = (tasks: readonly LeasedTask[]): void => {
+  const giveBack = (queue: TopicQueue, tasks: readonly LeasedTask[]): void => {
     queue.settle({ release: tasks.map(({ leaseId }) => ({ leaseId })) }).catch((error: unknown) => {
       log?.warn({ err: error, tasks: tasks.length }, 'could not give back what was leased for a caller who has gone');
     });
@@ -28,18 +29,26 @@ export function leaseRoutes(app: App, { queue, waits, log }: Surroundings): void
         body: LeaseBody,
         response: { 200: LeaseAnswer },
       },
-      config: { docs: { codes: ['topic-invalid'], optionalBody: true } },
+      config: { access: { roles: ['consume'] }, docs: { codes: ['topic-invalid'], optionalBody: true } },
       preValidation: orEmpty,
     },
     async (request, reply) => {
       const wait = request.body.waitMs ? waits.begin(reply) : null;
+      const { queue } = request.caller;
       let tasks: readonly LeasedTask[];
       try {
         tasks = await queue.lease(wait ? { ...request.body, signal: wait.signal } : request.body);
       } finally {
         wait?.end();
       }
-      if (tasks.length > 0) waits.whenUnsent(reply.raw, () => giveBack(tasks));
+      // A key may be revoked while its call waits.
+      if (wait !== null && tasks.length > 0) {
+        await request.caller.recheck().catch((error: unknown) => {
+          giveBack(queue, tasks);
+          throw error;
+        });
+      }
+      if (tasks.length > 0) waits.whenUnsent(reply.raw, () => giveBack(queue, tasks));
       return { tasks: tasks.map(taskToWire) };
     },
   );
@@ -56,8 +65,8 @@ export function leaseRoutes(app: App, { queue, waits, log }: Surroundings): void
         body: SettleBody,
         response: { 200: SettleAnswer },
       },
-      config: { docs: { codes: ['outcome-unknown'] } },
+      config: { access: { roles: ['consume'] }, docs: { codes: ['outcome-unknown'] } },
     },
-    (request) => queue.settle(request.body),
+    (request) => request.caller.queue.settle(request.body),
   );
 }

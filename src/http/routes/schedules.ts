@@ -1,5 +1,5 @@
 import type { ScheduleInput } from '../../queue/api.ts';
-import type { App, Surroundings } from '../app.ts';
+import type { App } from '../app.ts';
 import { Schedule, ScheduleBody, SchedulePage, ScheduleParams, SchedulesQuery } from '../contract/schedules.ts';
 import { Ref } from '../contract/schema.ts';
 import { NoQuery } from '../contract/service.ts';
@@ -8,7 +8,7 @@ import { payloadFromWire, taskToWire } from '../payloads.ts';
 const tags = ['schedules'];
 
 /** Set, look at, list, delete. */
-export function scheduleRoutes(app: App, { queue }: Surroundings): void {
+export function scheduleRoutes(app: App): void {
   app.get(
     '/v1/schedules',
     {
@@ -19,8 +19,9 @@ export function scheduleRoutes(app: App, { queue }: Surroundings): void {
         querystring: SchedulesQuery,
         response: { 200: SchedulePage },
       },
+      config: { access: { roles: ['produce', 'admin'] } },
     },
-    (request) => queue.schedules(request.query),
+    (request) => request.caller.queue.schedules(request.query),
   );
 
   app.get(
@@ -34,9 +35,9 @@ export function scheduleRoutes(app: App, { queue }: Surroundings): void {
         querystring: NoQuery,
         response: { 200: Ref(Schedule) },
       },
-      config: { docs: { codes: ['schedule-not-found'] } },
+      config: { access: { roles: ['produce', 'admin'] }, docs: { codes: ['schedule-not-found'] } },
     },
-    async (request) => taskToWire(await queue.schedule(request.params.name)),
+    async (request) => taskToWire(await request.caller.queue.schedule(request.params.name)),
   );
 
   app.put(
@@ -53,11 +54,14 @@ export function scheduleRoutes(app: App, { queue }: Surroundings): void {
         body: ScheduleBody,
         response: { 200: Ref(Schedule) },
       },
-      config: { docs: { codes: ['topic-invalid', 'payload-too-large', 'outcome-unknown', 'not-holder'] } },
+      config: {
+        access: { roles: ['produce'] },
+        docs: { codes: ['topic-invalid', 'payload-too-large', 'outcome-unknown', 'not-holder'] },
+      },
     },
     async (request) => {
       const schedule = payloadFromWire<ScheduleInput>(request.body);
-      return taskToWire(await queue.setSchedule(request.params.name, schedule));
+      return taskToWire(await request.caller.queue.setSchedule(request.params.name, schedule));
     },
   );
 
@@ -72,10 +76,13 @@ export function scheduleRoutes(app: App, { queue }: Surroundings): void {
         querystring: NoQuery,
         response: { 204: { type: 'null', description: 'Deleted' } },
       },
-      config: { docs: { codes: ['schedule-not-found', 'outcome-unknown', 'not-holder'] } },
+      config: {
+        access: { roles: ['produce', 'admin'] },
+        docs: { codes: ['schedule-not-found', 'outcome-unknown', 'not-holder'] },
+      },
     },
     async (request, reply) => {
-      await queue.deleteSchedule(request.params.name);
+      await request.caller.queue.deleteSchedule(request.params.name);
       return reply.code(204).send(null);
     },
   );

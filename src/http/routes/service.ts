@@ -1,3 +1,4 @@
+import type { Queue } from '../../queue/api.ts';
 import type { App, Surroundings } from '../app.ts';
 import { Health, NoQuery, Ready, StatusAnswer } from '../contract/service.ts';
 import { errorsPage } from '../errors-page.ts';
@@ -14,9 +15,11 @@ const text = (description: string, type = 'text/plain') => ({
 });
 
 /** Liveness, readiness, metrics, the status page, and the page that explains the error codes. */
-export function serviceRoutes(app: App, { queue, isStopping, processMetrics }: Surroundings): void {
+export function serviceRoutes(app: App, { isStopping, processMetrics }: Surroundings, queue: Queue): void {
   // Who opens the address in a browser wants to read.
-  app.get('/', { schema: { hide: true } }, async (_request, reply) => reply.redirect('/docs', 302));
+  app.get('/', { schema: { hide: true }, config: { access: 'open' } }, async (_request, reply) =>
+    reply.redirect('/docs', 302),
+  );
 
   app.get(
     '/healthz',
@@ -28,6 +31,7 @@ export function serviceRoutes(app: App, { queue, isStopping, processMetrics }: S
         querystring: NoQuery,
         response: { 200: Health },
       },
+      config: { access: 'open' },
     },
     async () => ({ status: 'ok' as const }),
   );
@@ -42,6 +46,7 @@ export function serviceRoutes(app: App, { queue, isStopping, processMetrics }: S
         querystring: NoQuery,
         response: { 200: Ready, 503: Ready },
       },
+      config: { access: 'open' },
     },
     async (_request, reply) => {
       const readiness = isStopping()
@@ -63,6 +68,7 @@ export function serviceRoutes(app: App, { queue, isStopping, processMetrics }: S
         querystring: NoQuery,
         response: { 200: text('Prometheus text format') },
       },
+      config: { access: { roles: ['admin'], allTopics: true } },
     },
     async (_request, reply) => reply.type(metrics.contentType).send(await metrics.read()),
   );
@@ -83,6 +89,7 @@ export function serviceRoutes(app: App, { queue, isStopping, processMetrics }: S
           },
         },
       },
+      config: { access: { roles: ['admin'], allTopics: true } },
     },
     async (request, reply) => {
       const json = request.headers.accept?.includes('application/json') ?? false;
@@ -103,6 +110,7 @@ export function serviceRoutes(app: App, { queue, isStopping, processMetrics }: S
         querystring: NoQuery,
         response: { 200: text('All codes', 'text/html') },
       },
+      config: { access: 'open' },
     },
     async (_request, reply) => reply.type('text/html; charset=utf-8').send(errorsPage()),
   );

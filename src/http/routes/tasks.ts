@@ -1,5 +1,6 @@
 import { QueueError } from '../../core/errors.ts';
 import type { EnqueueResult } from '../../queue/api.ts';
+import { ANY_ROLE } from '../access.ts';
 import type { App, Surroundings } from '../app.ts';
 import { Ref } from '../contract/schema.ts';
 import { NoQuery } from '../contract/service.ts';
@@ -22,7 +23,7 @@ import type { TaskIssue } from '../problem.ts';
 const tags = ['tasks'];
 
 /** Enqueue, look at, list, cancel, reschedule. */
-export function taskRoutes(app: App, { queue, waits }: Surroundings): void {
+export function taskRoutes(app: App, { waits }: Surroundings): void {
   app.post(
     '/v1/topics/:topic/tasks',
     {
@@ -38,11 +39,14 @@ export function taskRoutes(app: App, { queue, waits }: Surroundings): void {
         body: EnqueueBody,
         response: { 201: EnqueueAnswer },
       },
-      config: { docs: { codes: ['topic-invalid', 'payload-too-large', 'outcome-unknown'] } },
+      config: {
+        access: { roles: ['produce'] },
+        docs: { codes: ['topic-invalid', 'payload-too-large', 'outcome-unknown'] },
+      },
     },
     async (request, reply) => {
       const idempotencyKey = request.headers['idempotency-key'];
-      const tasks = await queue.enqueue(
+      const tasks = await request.caller.queue.enqueue(
         request.params.topic,
         tasksFromWire(request.body.tasks),
         idempotencyKey === undefined ? undefined : { idempotencyKey },
@@ -64,13 +68,13 @@ export function taskRoutes(app: App, { queue, waits }: Surroundings): void {
         querystring: ListQuery,
         response: { 200: TaskPage },
       },
-      config: { docs: { codes: ['topic-invalid', 'topic-not-found'] } },
+      config: { access: ANY_ROLE, docs: { codes: ['topic-invalid', 'topic-not-found'] } },
     },
     async (request) => {
       const { messageId, ...list } = request.query;
       const { topic } = request.params;
       if (messageId === undefined) {
-        const page = await queue.tasks(topic, list);
+        const page = await request.caller.queue.tasks(topic, list);
         return { ...page, tasks: page.tasks.map(taskToWire) };
       }
       if (Object.keys(list).length > 0) {
@@ -78,7 +82,7 @@ export function taskRoutes(app: App, { queue, waits }: Surroundings): void {
         throw new QueueError('invalid-input', `query: ${message}`, [{ path: '/messageId', message }]);
       }
       try {
-        return { tasks: [taskToWire(await queue.taskByMessageId(topic, messageId))] };
+        return { tasks: [taskToWire(await request.caller.queue.taskByMessageId(topic, messageId))] };
       } catch (error) {
         if (error instanceof QueueError && error.code === 'task-not-found') return { tasks: [] };
         throw error;
@@ -97,15 +101,15 @@ export function taskRoutes(app: App, { queue, waits }: Surroundings): void {
         querystring: TaskQuery,
         response: { 200: Ref(Task) },
       },
-      config: { docs: { codes: ['topic-invalid', 'task-not-found'] } },
+      config: { access: ANY_ROLE, docs: { codes: ['topic-invalid', 'task-not-found'] } },
     },
     async (request, reply) => {
       const { topic, id } = request.params;
       const { waitMs } = request.query;
-      if (!waitMs) return taskToWire(await queue.task(topic, id));
+      if (!waitMs) return taskToWire(await request.caller.queue.task(topic, id));
       const wait = waits.begin(reply);
       try {
-        return taskToWire(await queue.task(topic, id, { waitMs, signal: wait.signal }));
+        return taskToWire(await request.caller.queue.task(topic, id, { waitMs, signal: wait.signal }));
       } finally {
         wait.end();
       }
@@ -123,11 +127,14 @@ export function taskRoutes(app: App, { queue, waits }: Surroundings): void {
         querystring: CancelQuery,
         response: { 200: Ref(Task) },
       },
-      config: { docs: { codes: ['topic-invalid', 'task-not-found', 'task-settled', 'outcome-unknown'] } },
+      config: {
+        access: { roles: ['produce', 'admin'] },
+        docs: { codes: ['topic-invalid', 'task-not-found', 'task-settled', 'outcome-unknown'] },
+      },
     },
     async (request) => {
       const { topic, id } = request.params;
-      return taskToWire(await queue.cancel(topic, id, request.query.reason));
+      return taskToWire(await request.caller.queue.cancel(topic, id, request.query.reason));
     },
   );
 
@@ -144,12 +151,13 @@ export function taskRoutes(app: App, { queue, waits }: Surroundings): void {
         response: { 200: Ref(Task) },
       },
       config: {
+        access: { roles: ['produce', 'admin'] },
         docs: { codes: ['topic-invalid', 'task-not-found', 'task-settled', 'task-leased', 'outcome-unknown'] },
       },
     },
     async (request) => {
       const { topic, id } = request.params;
-      return taskToWire(await queue.reschedule(topic, id, request.body));
+      return taskToWire(await request.caller.queue.reschedule(topic, id, request.body));
     },
   );
 }

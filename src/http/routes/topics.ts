@@ -1,5 +1,6 @@
 import { QueueError } from '../../core/errors.ts';
-import type { Queue } from '../../queue/api.ts';
+import type { TopicQueue } from '../../queue/confined-queue.ts';
+import { ANY_ROLE } from '../access.ts';
 import type { App, Surroundings } from '../app.ts';
 import { Ref } from '../contract/schema.ts';
 import { NoQuery } from '../contract/service.ts';
@@ -16,7 +17,7 @@ import {
 const tags = ['topics'];
 
 /** Counts and settings; change settings; purge; list. */
-export function topicRoutes(app: App, { queue, waits }: Surroundings): void {
+export function topicRoutes(app: App, { waits }: Surroundings): void {
   app.get(
     '/v1/topics',
     {
@@ -27,8 +28,9 @@ export function topicRoutes(app: App, { queue, waits }: Surroundings): void {
         querystring: TopicsQuery,
         response: { 200: TopicPage },
       },
+      config: { access: ANY_ROLE },
     },
-    (request) => queue.topics(request.query),
+    (request) => request.caller.queue.topics(request.query),
   );
 
   app.get(
@@ -42,11 +44,12 @@ export function topicRoutes(app: App, { queue, waits }: Surroundings): void {
         querystring: TopicQuery,
         response: { 200: TopicAnswer },
       },
-      config: { docs: { codes: ['topic-invalid', 'topic-not-found'] } },
+      config: { access: ANY_ROLE, docs: { codes: ['topic-invalid', 'topic-not-found'] } },
     },
     async (request, reply) => {
       const { topic } = request.params;
       const timeoutMs = request.query.drainedWaitMs;
+      const { queue } = request.caller;
       if (timeoutMs === undefined) return queue.topic(topic);
       const wait = waits.begin(reply);
       try {
@@ -71,11 +74,15 @@ export function topicRoutes(app: App, { queue, waits }: Surroundings): void {
         body: SettingsBody,
         response: { 200: Ref(Topic) },
       },
-      config: { docs: { codes: ['topic-invalid', 'settings-conflict', 'outcome-unknown'] } },
+      config: {
+        access: { roles: ['admin'] },
+        docs: { codes: ['topic-invalid', 'settings-conflict', 'outcome-unknown'] },
+      },
     },
     async (request) => {
       const { topic } = request.params;
       const { purgedAt, ...patch } = request.body;
+      const { queue } = request.caller;
       if (purgedAt !== undefined && purgedAt !== null) await checkPurgedAt(queue, topic, purgedAt);
       return queue.configure(topic, patch);
     },
@@ -92,17 +99,20 @@ export function topicRoutes(app: App, { queue, waits }: Surroundings): void {
         querystring: NoQuery,
         response: { 204: { type: 'null', description: 'Purged' } },
       },
-      config: { docs: { codes: ['topic-invalid', 'topic-not-found', 'outcome-unknown'] } },
+      config: {
+        access: { roles: ['admin'] },
+        docs: { codes: ['topic-invalid', 'topic-not-found', 'outcome-unknown'] },
+      },
     },
     async (request, reply) => {
-      await queue.purge(request.params.topic);
+      await request.caller.queue.purge(request.params.topic);
       return reply.code(204).send(null);
     },
   );
 }
 
 /** Settings may be sent back as they were answered; a purge is another call. */
-async function checkPurgedAt(queue: Queue, topic: string, purgedAt: number): Promise<void> {
+async function checkPurgedAt(queue: TopicQueue, topic: string, purgedAt: number): Promise<void> {
   const now = await queue.topic(topic).then(
     ({ settings }) => settings.purgedAt,
     (error: unknown) => {

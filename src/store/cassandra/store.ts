@@ -4,6 +4,7 @@ import type { MessageWrite } from '../../core/message.ts';
 import {
   type ActivityRow,
   type Append,
+  type KeysWrite,
   type Migration,
   type NodeRow,
   type ReadRange,
@@ -22,6 +23,7 @@ import { checkSettings, checkVersions, measureClocks, type StoreLog, silentLog }
 import { Cluster } from './client.ts';
 import { DatabaseClock } from './clock.ts';
 import { Entries } from './entries.ts';
+import { Keys } from './keys.ts';
 import { Messages } from './messages.ts';
 import { readMeta } from './meta.ts';
 import { latestSchema, migrate, schemaNumber } from './migrate.ts';
@@ -122,6 +124,7 @@ export class CassandraStore implements Store {
   readonly #checkpoints: Checkpoints;
   readonly #topics: Topics;
   readonly #schedules: Schedules;
+  readonly #keys: Keys;
   readonly #shards: Shards;
   readonly #nodes: Nodes;
   readonly #scans: Scans;
@@ -139,6 +142,7 @@ export class CassandraStore implements Store {
     this.#checkpoints = new Checkpoints(cluster);
     this.#topics = new Topics(cluster);
     this.#schedules = new Schedules(cluster);
+    this.#keys = new Keys(cluster);
     this.#shards = new Shards(cluster);
     this.#nodes = new Nodes(cluster);
     this.#scans = new Scans(cluster);
@@ -227,6 +231,18 @@ export class CassandraStore implements Store {
 
   writeSchedule(shard: number, write: ScheduleWrite) {
     return this.#schedules.write(shard, write);
+  }
+
+  readKeys(serial?: boolean) {
+    return this.#keys.read(serial);
+  }
+
+  readKeysVersion() {
+    return this.#keys.version();
+  }
+
+  writeKeys(write: KeysWrite) {
+    return this.#keys.write(write);
   }
 
   recordActivity(shard: number, period: number, rows: readonly ActivityRow[]) {

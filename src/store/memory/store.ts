@@ -4,6 +4,7 @@ import type { MessageWrite } from '../../core/message.ts';
 import {
   type ActivityRow,
   type Append,
+  type KeysWrite,
   type NodeRow,
   type ReadRange,
   type ScheduleWrite,
@@ -210,6 +211,30 @@ export class MemoryStore implements Store {
       'conditional',
       () => this.#tables.writeSchedule(shard, write),
       () => `writeSchedule ${write.name} ${write.state === null ? 'deleted' : `fired up to ${write.state.firedUpTo}`}`,
+    );
+  }
+
+  readKeys() {
+    return this.#carry(
+      'read',
+      () => this.#tables.readKeys(),
+      () => 'readKeys',
+    );
+  }
+
+  readKeysVersion() {
+    return this.#carry(
+      'read',
+      () => this.#tables.readKeys().version,
+      () => 'readKeysVersion',
+    );
+  }
+
+  writeKeys(write: KeysWrite) {
+    return this.#carry(
+      'conditional',
+      () => this.#tables.writeKeys(write),
+      () => `writeKeys ${write.put.id}${write.put.revokedAt === null ? '' : ' revoked'}`,
     );
   }
 

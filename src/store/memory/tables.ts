@@ -21,6 +21,7 @@ import {
   type Append,
   type ChangeOutcome,
   CONFLICT,
+  type KeysWrite,
   type MessageOutcome,
   type NodeRow,
   type Outcome,
@@ -29,6 +30,7 @@ import {
   type SegmentChange,
   type ShardRow,
   type ShardWrite,
+  type StoredKeys,
   type StoreMeta,
   type TopicRow,
 } from '../store.ts';
@@ -65,6 +67,7 @@ export class Tables {
   readonly topics = new Map<string, TopicRow>();
   readonly shards = new Map<number, ShardRow>();
   readonly schedules = new Map<number, Map<string, ScheduleRow>>();
+  keys: StoredKeys = { version: 0, keys: [] };
   readonly nodes = new Map<string, NodeRow>();
   readonly activity = new Map<string, ActivityRow[]>();
   readonly #now: () => number;
@@ -290,6 +293,20 @@ export class Tables {
     }
     if (state === null) rows.delete(name);
     else rows.set(name, rowOf(name, { ...(definition ?? found!), ...state }));
+    return APPLIED;
+  }
+
+  // ── keys ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+  readKeys(): StoredKeys {
+    return this.keys;
+  }
+
+  writeKeys({ expect, put, drop }: KeysWrite): Outcome {
+    const { version, keys } = this.keys;
+    if (version !== expect) return CONFLICT;
+    const kept = keys.filter(({ id }) => id !== put.id && !drop.includes(id));
+    this.keys = { version: version + 1, keys: [...kept, put] };
     return APPLIED;
   }
 

@@ -6,6 +6,7 @@ import {
   APPLIED,
   type Append,
   CONFLICT,
+  type KeysWrite,
   type Migration,
   type NodeRow,
   type Outcome,
@@ -23,6 +24,7 @@ import { Changes } from './change.ts';
 import { Committer } from './committer.ts';
 import { Entries, TRIM_ROWS } from './entries.ts';
 import { storeError } from './errors.ts';
+import { Keys } from './keys.ts';
 import { Messages, SWEEP_ROWS } from './messages.ts';
 import { readMeta } from './migrate.ts';
 import { type OpenFile, openFile } from './open.ts';
@@ -86,6 +88,7 @@ export class SqliteStore implements Store {
   readonly #checkpoints: Checkpoints;
   readonly #topics: Topics;
   readonly #schedules: Schedules;
+  readonly #keys: Keys;
   readonly #shards: Shards;
   readonly #nodes: Nodes;
   readonly #scans: Scans;
@@ -108,6 +111,7 @@ export class SqliteStore implements Store {
     this.#checkpoints = new Checkpoints(db);
     this.#topics = new Topics(db);
     this.#schedules = new Schedules(db);
+    this.#keys = new Keys(db);
     this.#shards = new Shards(db);
     this.#nodes = new Nodes(db);
     this.#scans = new Scans(db, meta.segmentSize);
@@ -201,6 +205,18 @@ export class SqliteStore implements Store {
   writeSchedule(shard: number, write: ScheduleWrite) {
     const bytes = ROW_BYTES + (write.definition?.payload.length ?? 0);
     return this.#decide(bytes, () => this.#schedules.write(shard, write));
+  }
+
+  readKeys() {
+    return this.#read(() => this.#keys.read());
+  }
+
+  readKeysVersion() {
+    return this.#read(() => this.#keys.version());
+  }
+
+  writeKeys(write: KeysWrite) {
+    return this.#decide(ROW_BYTES * (1 + write.drop.length), () => this.#keys.write(write));
   }
 
   recordActivity(shard: number, period: number, rows: readonly ActivityRow[]) {

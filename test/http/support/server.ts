@@ -5,9 +5,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Dispatcher, Pool } from 'undici';
 import { expect } from 'vitest';
+import { ROLES } from '../../../src/core/api-key.ts';
 import { createServer, type HttpServer, type ServerOptions } from '../../../src/http/server.ts';
-import type { Queue } from '../../../src/queue/api.ts';
-import { openQueue } from '../../../src/queue/open.ts';
+import type { Environment } from '../../../src/queue/environment.ts';
+import type { KeyInput, NewKey } from '../../../src/queue/keys.ts';
+import { openLocalQueue } from '../../../src/queue/open.ts';
+import type { LocalQueue } from '../../../src/queue/queue.ts';
 
 export interface Answer {
   readonly status: number;
@@ -28,7 +31,7 @@ export interface CallOptions {
 export interface TestServer {
   readonly url: string;
   readonly port: number;
-  readonly queue: Queue;
+  readonly queue: LocalQueue;
   readonly server: HttpServer;
   /** Sends a request; the path goes out as it is. */
   call(method: string, path: string, options?: CallOptions): Promise<Answer>;
@@ -40,6 +43,8 @@ export interface TestServer {
   // biome-ignore lint/suspicious/noExplicitAny: as above
   lease(topic: string, more?: object): Promise<any[]>;
   settle(request: object): Promise<Answer>;
+  /** Makes an API key, for all topics and with all roles but for what is said. */
+  newKey(input?: Partial<KeyInput>): Promise<NewKey>;
   /** Whether it still does its work: a task goes in, comes out, and is done. */
   expectAlive(): Promise<void>;
   close(): Promise<void>;
@@ -48,14 +53,26 @@ export interface TestServer {
 export const topicPath = (topic: string): string => `/v1/topics/${encodeURIComponent(topic)}`;
 export const tasksPath = (topic: string): string => `${topicPath(topic)}/tasks`;
 
-/** @param routes adds routes of a test's own */
+export type TestServerOptions = ServerOptions & {
+  readonly needsKeys?: boolean;
+  readonly environment?: Environment;
+};
+
+/**
+ * @param needsKeys whether calls need API keys
+ * @param environment of the queue; the system's when absent
+ * @param routes adds routes of a test's own
+ */
 export async function startServer(
-  options: ServerOptions = {},
+  { needsKeys, environment, ...options }: TestServerOptions = {},
   routes: (app: HttpServer['app']) => void = () => {},
 ): Promise<TestServer> {
   const directory = await mkdtemp(join(tmpdir(), 'ebbmark-http-'));
-  const queue = await openQueue({ store: `sqlite:${join(directory, 'queue.db')}` });
-  const server = await createServer(queue, options);
+  const queue = await openLocalQueue({
+    store: `sqlite:${join(directory, 'queue.db')}`,
+    ...(environment && { environment }),
+  });
+  const server = await createServer(queue, { ...options, ...(needsKeys && { keys: queue.keys }) });
   routes(server.app);
   const url = await server.listen('127.0.0.1', 0);
   const pool = new Pool(url, { connections: 8 });
@@ -97,6 +114,7 @@ export async function startServer(
       return answer.json.tasks;
     },
     settle: (request) => call('POST', '/v1/leases/settle', { body: request }),
+    newKey: (input = {}) => queue.keys.createKey({ name: 'test', roles: ROLES, ...input }),
     async expectAlive() {
       const topic = `alive-${alive++}`;
       const [id] = await test.enqueue(topic, { payload: alive });
