@@ -38,7 +38,12 @@ export async function crawl(options: CrawlOptions): Promise<CrawlSummary> {
   const frontier: Frontier =
     settings.server === null
       ? await EmbeddedFrontier.open(join(options.dataDir, 'queue.db'), options.log)
-      : new HttpFrontier({ server: settings.server, prefix: settings.topicPrefix, patienceMs: PATIENCE_MS });
+      : new HttpFrontier({
+          server: settings.server,
+          prefix: settings.topicPrefix,
+          patienceMs: PATIENCE_MS,
+          tls: settings.serverTls,
+        });
   try {
     const pages = new Pages(join(options.dataDir, 'pages.db'));
     const fetcher = newFetcher(settings);

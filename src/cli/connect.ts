@@ -1,7 +1,15 @@
 import { existsSync } from 'node:fs';
 import { HttpQueue, type QueueCalls } from '../client/http-queue.ts';
-import { type Environment, type Flags, readSettings, readStoreSettings } from '../config.ts';
+import {
+  CALL_SETTINGS,
+  COMMAND_SETTINGS,
+  type Environment,
+  type Flags,
+  readSettings,
+  readStoreSettings,
+} from '../config.ts';
 import { readStatus, type Status } from '../http/status-page.ts';
+import { readCallerTls } from '../tls-files.ts';
 import { CommandError, noStore } from './failure.ts';
 
 /** A queue that a command works with: a running server's, or one opened in this process. */
@@ -19,7 +27,10 @@ export interface Connection {
  */
 export async function connect(flags: Flags, env: Environment): Promise<Connection> {
   if (flags.store === undefined) {
-    const remote = new HttpQueue(readSettings(['url'], flags, env).url);
+    const { url, ...files } = readSettings(COMMAND_SETTINGS, flags, env);
+    // Not read for a server that speaks none: what is wrong with them is in nobody's way there.
+    const tls = url.startsWith('https:') ? readCallerTls(files, flags).tls : {};
+    const remote = new HttpQueue(url, { tls });
     return { queue: remote, status: () => remote.status(), close: async () => remote.close() };
   }
   const { address, options } = readStoreSettings(flags, env);
@@ -27,7 +38,8 @@ export async function connect(flags: Flags, env: Environment): Promise<Connectio
   // Loaded only here: commands to a running server start faster without a store.
   const { openQueue } = await import('../queue/open.ts');
   // A command changes tasks, not the schema; but a file that one process has to itself may as well be upgraded.
-  const queue = await openQueue({ ...options, migrate: address.kind === 'sqlite' });
+  const { tls } = readCallerTls(readSettings(CALL_SETTINGS, flags, env), flags);
+  const queue = await openQueue({ ...options, migrate: address.kind === 'sqlite', tls });
   const { ready, reasons } = await queue.readiness();
   if (!ready) {
     await queue.stop();

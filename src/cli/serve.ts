@@ -17,15 +17,18 @@ import { createServer } from '../http/server.ts';
 import { VERSION } from '../http/version.ts';
 import { openLocalQueue } from '../queue/open.ts';
 import { StoreOutdatedError } from '../store/store.ts';
+import { Certificates } from './certificates.ts';
 import { outdated } from './failure.ts';
 import { createLog } from './log.ts';
 
 /** From the signal to the end: what runs may finish, long polls end at once. */
 const STOP_MS = 4_500;
-/** A cluster that answers nothing for so long is waited for behind an open port, where /readyz tells of it. */
-const REACH_MS = 15_000;
 /** What of it requests have; the rest is for the queue to let go of its store. */
 const REQUESTS_MS = 3_000;
+/** A cluster that answers nothing for so long is waited for behind an open port, where /readyz tells of it. */
+const REACH_MS = 15_000;
+/** Signals of the system's: nothing useful can run after them. */
+const CRASHES = ['SIGILL', 'SIGTRAP', 'SIGABRT', 'SIGBUS', 'SIGFPE', 'SIGSEGV', 'SIGUSR2'] as const;
 
 /**
  * Runs the server until a signal ends it. Resolves once it listens; the process then lives on by its socket, and ends
@@ -35,7 +38,9 @@ const REQUESTS_MS = 3_000;
 export async function serve(flags: Flags, env: Environment): Promise<void> {
   const settings = readServerSettings(flags, env);
   const { options } = storeOptionsOf(settings, flags);
+  const certificates = new Certificates(settings, flags);
   const log = createLog(settings.logLevel);
+  certificates.warn(log);
   for (const name of unknownSettings(env)) log.warn({ name }, 'this name in the environment is no setting');
   if (!settings.listen.loopback) {
     log.warn(
@@ -48,11 +53,15 @@ export async function serve(flags: Flags, env: Environment): Promise<void> {
   // Before the store: a start that fails has created nothing, and taken nothing over.
   await mustBeFree(host, port);
   const newFile = newFileOf(settings.store);
-  const queue = await openLocalQueue({ ...options, migrate: settings.migrate, reachMs: REACH_MS, log }).catch(
-    (error: unknown) => {
-      throw error instanceof StoreOutdatedError ? outdated(error.message, options.store) : error;
-    },
-  );
+  const queue = await openLocalQueue({
+    ...options,
+    migrate: settings.migrate,
+    reachMs: REACH_MS,
+    tls: () => certificates.toShow,
+    log,
+  }).catch((error: unknown) => {
+    throw error instanceof StoreOutdatedError ? outdated(error.message, options.store) : error;
+  });
   if (newFile !== null) log.info({ path: newFile }, 'created a new store');
   const server = await createServer(queue, {
     maxBodyBytes: settings.maxBodyBytes,
@@ -60,6 +69,7 @@ export async function serve(flags: Flags, env: Environment): Promise<void> {
     log,
     peers: queue.peers,
     processMetrics: true,
+    ...(certificates.own === null ? {} : { tls: certificates.own }),
   });
   let url: string;
   try {
@@ -73,11 +83,11 @@ export async function serve(flags: Flags, env: Environment): Promise<void> {
     log.error({ err: error }, 'this server could not take its share of the work; it is tried again');
   });
 
+  if (certificates.own !== null) process.on('SIGHUP', () => certificates.renew(server, log));
   closeWithGrace(
     {
       delay: STOP_MS,
-      // Crashes are the system's: nothing useful can run after them.
-      skip: ['SIGILL', 'SIGTRAP', 'SIGABRT', 'SIGBUS', 'SIGFPE', 'SIGSEGV', 'SIGUSR2'],
+      skip: [...CRASHES, ...(certificates.own === null ? [] : (['SIGHUP'] as const))],
       logger: { error: (what: unknown) => log.error({ err: what }, 'while stopping') },
     },
     async ({ signal, err }) => {
@@ -93,11 +103,11 @@ export async function serve(flags: Flags, env: Environment): Promise<void> {
 
 /** Where other servers reach an address that this one listens on: by one of the machine's, where it is all of them. */
 function advertised(url: string): string {
-  const { hostname, port } = new URL(url);
+  const { protocol, hostname, port } = new URL(url);
   if (hostname !== '0.0.0.0' && hostname !== '[::]') return url;
   const addresses = Object.values(networkInterfaces()).flatMap((some) => some ?? []);
   const outer = addresses.find(({ family, internal }) => family === 'IPv4' && !internal);
-  return `http://${outer?.address ?? '127.0.0.1'}:${port}`;
+  return `${protocol}//${outer?.address ?? '127.0.0.1'}:${port}`;
 }
 
 /** Takes an address and lets go of it. @throws what keeps it from being taken */

@@ -1,6 +1,7 @@
 import { invalid } from '../core/errors.ts';
 import { checkFields } from '../core/fields.ts';
 import { optionalInteger } from '../core/numbers.ts';
+import type { TlsSource } from '../core/tls.ts';
 import type { Backend } from './backend.ts';
 import { Connection } from './connection.ts';
 import type { ClientContext, Trouble } from './context.ts';
@@ -25,6 +26,12 @@ export interface ClientOptions<T extends TopicSchemas = AnyTopics> {
    */
   readonly retryMs?: number;
   /**
+   * For an address of https: who signs the server's certificate (those that Node trusts when absent), and the
+   * certificate to show where the server asks for one. As a function it is asked at each call, and is to return the same
+   * object until something is renewed.
+   */
+  readonly tls?: TlsSource;
+  /**
    * Told of what went wrong in the background, for a log; the client goes on. When absent, all but what handlers throw
    * is a warning of the process.
    */
@@ -32,7 +39,13 @@ export interface ClientOptions<T extends TopicSchemas = AnyTopics> {
 }
 
 const LONGEST_MS = 2 ** 31 - 1;
-const OPTIONS: ReadonlySet<string> = new Set<keyof ClientOptions>(['topics', 'requestTimeoutMs', 'retryMs', 'onError']);
+const OPTIONS: ReadonlySet<string> = new Set<keyof ClientOptions>([
+  'topics',
+  'requestTimeoutMs',
+  'retryMs',
+  'tls',
+  'onError',
+]);
 
 /**
  * Publishers and subscribers of one queue. None of its promises ends the process when it rejects unheard.
@@ -59,7 +72,7 @@ export class Client<T extends TopicSchemas = AnyTopics> implements TwoPhase {
     const retryMs = optionalInteger(options.retryMs, '/retryMs', 0, LONGEST_MS) ?? 60_000;
     const report = reporter(options.onError);
     const isRemote = typeof queue === 'string' || queue instanceof URL;
-    const remote = isRemote ? new HttpQueue(queue, { requestTimeoutMs }) : null;
+    const remote = isRemote ? new HttpQueue(queue, { requestTimeoutMs, tls: options.tls }) : null;
     const connection = new Connection(isRemote, (error) => report(error, { during: 'connection' }));
     this.#context = {
       backend: isRemote ? remote! : checkBackend(queue),

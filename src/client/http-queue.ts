@@ -1,4 +1,5 @@
 import { ERROR_CODES, type ErrorCode, type InputIssue, QueueError } from '../core/errors.ts';
+import type { TlsSource } from '../core/tls.ts';
 import type { Status } from '../http/status-page.ts';
 import type {
   EnqueueOptions,
@@ -35,6 +36,8 @@ type CallOptions = Pick<HttpCall, 'headers' | 'signal'> & { readonly waitMs?: nu
 export interface HttpQueueOptions {
   /** How long an answer may take beyond what the call waits for, in milliseconds; 300,000 when absent. */
   readonly requestTimeoutMs?: number;
+  /** Where the address is one of https. */
+  readonly tls?: TlsSource | undefined;
 }
 
 /**
@@ -45,9 +48,9 @@ export class HttpQueue implements QueueCalls {
   readonly #transport: HttpTransport;
   readonly #timeoutMs: number;
 
-  /** @throws QueueError `invalid-input` where the address is none */
-  constructor(url: string | URL, { requestTimeoutMs = 300_000 }: HttpQueueOptions = {}) {
-    this.#transport = new HttpTransport(url);
+  /** @throws QueueError `invalid-input` where the address is none, or the certificates are */
+  constructor(url: string | URL, { requestTimeoutMs = 300_000, tls }: HttpQueueOptions = {}) {
+    this.#transport = new HttpTransport(url, tls);
     this.#timeoutMs = requestTimeoutMs;
   }
 

@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Dispatcher, Pool } from 'undici';
 import { expect } from 'vitest';
+import type { TlsCredentials } from '../../../src/core/tls.ts';
 import { createServer, type HttpServer, type ServerOptions } from '../../../src/http/server.ts';
 import type { Queue } from '../../../src/queue/api.ts';
 import { openQueue } from '../../../src/queue/open.ts';
@@ -48,17 +49,21 @@ export interface TestServer {
 export const topicPath = (topic: string): string => `/v1/topics/${encodeURIComponent(topic)}`;
 export const tasksPath = (topic: string): string => `${topicPath(topic)}/tasks`;
 
-/** @param routes adds routes of a test's own */
+/**
+ * @param routes adds routes of a test's own
+ * @param tls of the client, where the server speaks it
+ */
 export async function startServer(
   options: ServerOptions = {},
   routes: (app: HttpServer['app']) => void = () => {},
+  tls: TlsCredentials = {},
 ): Promise<TestServer> {
   const directory = await mkdtemp(join(tmpdir(), 'ebbmark-http-'));
   const queue = await openQueue({ store: `sqlite:${join(directory, 'queue.db')}` });
   const server = await createServer(queue, options);
   routes(server.app);
   const url = await server.listen('127.0.0.1', 0);
-  const pool = new Pool(url, { connections: 8 });
+  const pool = new Pool(url, { connections: 8, connect: { ...tls } });
   let alive = 0;
 
   const call = async (
