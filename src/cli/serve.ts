@@ -88,7 +88,10 @@ export async function serve(flags: Flags, env: Environment): Promise<void> {
     {
       delay: STOP_MS,
       skip: [...CRASHES, ...(certificates.own === null ? [] : (['SIGHUP'] as const))],
-      logger: { error: (what: unknown) => log.error({ err: what }, 'while stopping') },
+      logger: { error: (error: unknown) => log.error({ err: error }, 'while stopping') },
+      onTimeout: (ms) => log.error({ ms }, 'not stopped in time; ending'),
+      onSecondSignal: (signal) => log.error({ signal }, 'a second signal; ending'),
+      onSecondError: (err) => log.fatal({ err }, 'a second error that nobody caught; ending'),
     },
     async ({ signal, err }) => {
       if (err) log.fatal({ err }, 'an error that nobody caught; stopping');

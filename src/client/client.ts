@@ -153,7 +153,10 @@ function reporter(onError: ClientOptions['onError']): ClientContext['report'] {
     try {
       if (onError !== undefined) onError(error, trouble);
       // The reason of a task that failed stands with the task.
-      else if (during !== 'handler') warn(id === undefined ? during : `${during}, task ${id} of ${topic}`, error);
+      else if (during !== 'handler') {
+        // What stands behind the ~ is the message id, which may be a URL with a token in it.
+        warn(id === undefined ? during : `${during}, task ${id.split('~', 1)[0]} of ${topic}`, error);
+      }
     } catch (failure) {
       warn('onError', failure);
     }
