@@ -126,8 +126,9 @@ export async function createServer(queue: Queue, options: ServerOptions = {}): P
 
 /** What every request has to pass, before its body is read. */
 function guard(app: App, { isStopping }: Surroundings, anyHost: boolean): void {
-  app.addHook('onRequest', (request, _reply, done) => {
+  app.addHook('onRequest', (request, reply, done) => {
     const { headers } = request;
+    reply.headers(EVERY_ANSWER);
     if (headers.host === undefined && request.raw.httpVersion === '1.1') {
       done(new QueueError('invalid-input', 'An HTTP/1.1 request has a Host header (RFC 9112, section 3.2)'));
     } else if (!anyHost && headers.host !== undefined && !isLoopbackHost(headers.host)) {
@@ -140,6 +141,13 @@ function guard(app: App, { isStopping }: Surroundings, anyHost: boolean): void {
     } else done();
   });
 }
+
+/** No browser takes a payload for a page, no cache keeps it, no link tells where it stood. */
+const EVERY_ANSWER = {
+  'x-content-type-options': 'nosniff',
+  'cache-control': 'no-store',
+  'referrer-policy': 'no-referrer',
+};
 
 const FOREIGN_HOST =
   'This server listens on loopback, and takes calls only by the names localhost, 127.x.x.x and [::1]; behind a proxy that passes other names on: --allow-public (EBBMARK_ALLOW_PUBLIC=on)';

@@ -4,7 +4,7 @@
  * a log or on standard error.
  */
 import { createPrivateKey } from 'node:crypto';
-import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { Pool } from 'undici';
 import { expect, onTestFinished, test } from 'vitest';
 import { createProgram } from '../../src/cli/program.ts';
@@ -24,6 +24,8 @@ const NEVER_ANSWERED: readonly Place[] = [
   'peerSecret',
   'bug',
 ];
+
+const FAILING = fileURLToPath(new URL('support/failing-server.ts', import.meta.url));
 
 interface Operation {
   readonly id: string;
@@ -190,7 +192,7 @@ async function serve(args: readonly string[], env: Readonly<Record<string, strin
       TEST_BUG: secrets.bug,
       ...env,
     },
-    preload: join(import.meta.dirname, 'support/failing-server.ts'),
+    preload: FAILING,
   });
   onTestFinished(async () => {
     server.child.kill('SIGKILL');
