@@ -6,11 +6,15 @@ import { type CrawlSettings, DEFAULTS } from './options.ts';
 import type { FollowHosts } from './scope.ts';
 import { normaliseUrl } from './url.ts';
 
-export interface Flags extends Omit<CrawlSettings, 'resolve' | 'sitemaps'> {
+export interface Flags extends Omit<CrawlSettings, 'resolve' | 'sitemaps' | 'serverTls'> {
   readonly data: string;
   readonly sitemaps: boolean;
   readonly resolve: readonly ResolveRule[];
   readonly hostsFile: readonly ResolveRule[];
+  /** PEM, as read from their files. */
+  readonly tlsCa?: string;
+  readonly tlsClientCert?: string;
+  readonly tlsClientKey?: string;
   readonly json: boolean;
   readonly quiet: boolean;
 }
@@ -51,6 +55,9 @@ const serverUrl = (text: string): string => {
   if (normaliseUrl(text) === null) throw new InvalidArgumentError('For example: http://127.0.0.1:8080');
   return text;
 };
+
+const pemFile = (flags: string, about: string, env: string): Option =>
+  new Option(flags, about).env(env).argParser(checked((path) => readFileSync(path, 'utf8')));
 
 const product = (text: string): string => {
   if (!/^[a-z_-]+$/i.test(text))
@@ -113,6 +120,9 @@ export function buildCommand(): Command {
     )
     .option('--grace-ms <ms>', 'how long fetches may run on after Ctrl-C', whole(0), DEFAULTS.graceMs)
     .option('--server <url>', 'a queue server (default: the queue runs in this process)', serverUrl)
+    .addOption(pemFile('--tls-ca <path>', 'on a server of https: who signs its certificate (PEM)', 'EBBMARK_TLS_CA'))
+    .addOption(pemFile('--tls-client-cert <path>', 'the certificate to show to it (PEM)', 'EBBMARK_TLS_CLIENT_CERT'))
+    .addOption(pemFile('--tls-client-key <path>', 'its key (PEM)', 'EBBMARK_TLS_CLIENT_KEY'))
     .option('--topic-prefix <text>', 'on a server: what the topics of this crawl begin with', DEFAULTS.topicPrefix)
     .option('--allow-private', 'fetch from private and loopback addresses too', DEFAULTS.allowPrivate)
     .addOption(

@@ -6,7 +6,17 @@ import { newReporter, tableOf } from './progress.ts';
 
 async function main(): Promise<void> {
   const command = buildCommand().parse();
-  const { data, json, quiet, hostsFile, resolve, ...flags } = command.opts<Flags>();
+  const {
+    data,
+    json,
+    quiet,
+    hostsFile,
+    resolve,
+    tlsCa: ca,
+    tlsClientCert: cert,
+    tlsClientKey: key,
+    ...flags
+  } = command.opts<Flags>();
   if (flags.contact === undefined) {
     process.stderr.write('Note: give --contact, so that whoever is troubled by this crawl can tell you.\n');
   }
@@ -27,6 +37,7 @@ async function main(): Promise<void> {
       seeds: command.args,
       dataDir: data,
       resolve: [...resolve, ...hostsFile],
+      serverTls: { ...(ca && { ca }), ...(cert && { cert }), ...(key && { key }) },
       progressMs: process.stderr.isTTY ? Math.min(flags.progressMs, 500) : flags.progressMs,
       signal: stop.signal,
       onProgress: (progress) => reporter.update(progress),

@@ -44,6 +44,7 @@ export async function crawl(options: CrawlOptions): Promise<CrawlSummary> {
           key: keyFromEnvironment(),
           prefix: settings.topicPrefix,
           patienceMs: PATIENCE_MS,
+          tls: settings.serverTls,
         });
   try {
     const pages = new Pages(join(options.dataDir, 'pages.db'));

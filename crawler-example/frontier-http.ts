@@ -8,6 +8,7 @@ import type {
   SettleRequest,
   SettleResult,
   TaskInput,
+  TlsCredentials,
   TopicPage,
 } from '../src/index.ts';
 import { type Frontier, type FrontierCounts, sumTopics } from './frontier.ts';
@@ -44,6 +45,8 @@ export interface HttpFrontierOptions {
   readonly prefix: string;
   /** How long a call is tried again while the server can't be reached, in milliseconds. */
   readonly patienceMs: number;
+  /** For a server of https: who signed its certificate, and the one to show to it. */
+  readonly tls?: TlsCredentials;
 }
 
 /**
@@ -52,13 +55,14 @@ export interface HttpFrontierOptions {
  */
 export class HttpFrontier implements Frontier {
   readonly #options: HttpFrontierOptions;
-  readonly #agent = new Agent({ connections: 64 });
+  readonly #agent: Agent;
   readonly #origin: string;
   readonly #path: string;
 
   constructor(options: HttpFrontierOptions) {
     const url = new URL(options.server);
     this.#options = options;
+    this.#agent = new Agent({ connections: 64, connect: { ...options.tls } });
     this.#origin = url.origin;
     this.#path = url.pathname.replace(/\/$/, '');
   }

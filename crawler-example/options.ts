@@ -1,4 +1,4 @@
-import type { QueueLogger } from '../src/index.ts';
+import type { QueueLogger, TlsCredentials } from '../src/index.ts';
 import type { ResolveRule } from './address-guard.ts';
 import type { Progress } from './progress.ts';
 import type { FollowHosts } from './scope.ts';
@@ -41,6 +41,8 @@ export interface CrawlSettings {
   readonly contact: string | null;
   /** A queue server; null: the queue runs in this process. */
   readonly server: string | null;
+  /** For a server of https: who signed its certificate, and the one to show to it. */
+  readonly serverTls: TlsCredentials;
   /** On a server: what the topics of this crawl begin with. */
   readonly topicPrefix: string;
   /** How long tasks in hand may run on once the crawl is asked to stop. */
@@ -81,6 +83,7 @@ export const DEFAULTS: CrawlSettings = {
   product: 'ebbmark-crawler',
   contact: null,
   server: null,
+  serverTls: {},
   topicPrefix: 'crawl/',
   graceMs: 5_000,
   progressMs: 5_000,

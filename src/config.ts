@@ -50,7 +50,7 @@ export type KeyRule = (typeof KEY_RULES)[number];
 
 const one = <T>(setting: Setting<T>): Setting<T> => setting;
 
-/** The settings of the server, and the one of the commands. */
+/** The settings of the server and of the commands. */
 export const SETTINGS = {
   store: one<StoreAddress>({
     env: 'EBBMARK_STORE',
@@ -205,6 +205,79 @@ export const SETTINGS = {
     example: 'on',
     read: readSwitch,
   }),
+  tlsCert: one<string | null>({
+    env: 'EBBMARK_TLS_CERT',
+    flag: 'tls-cert',
+    placeholder: 'path',
+    fallback: '',
+    about:
+      'the certificate (PEM) that this server shows, with those in between behind it; given, its port speaks TLS, 1.2 or newer, and nothing else; read again on SIGHUP, like all files of TLS',
+    rule: 'a file of certificates (PEM)',
+    example: '/etc/ebbmark/server.crt',
+    read: readOptional,
+  }),
+  tlsKey: one<string | null>({
+    env: 'EBBMARK_TLS_KEY',
+    flag: 'tls-key',
+    placeholder: 'path',
+    fallback: '',
+    about: 'its key (PEM)',
+    rule: 'a file of a private key (PEM)',
+    example: '/etc/ebbmark/server.key',
+    read: readOptional,
+  }),
+  tlsKeyPassphrase: one<string | null>({
+    env: 'EBBMARK_TLS_KEY_PASSPHRASE',
+    flag: null,
+    fallback: '',
+    about: 'what opens that key, where it is encrypted; has no flag, as above',
+    rule: 'a passphrase',
+    example: '…',
+    read: readOptional,
+  }),
+  tlsClientCa: one<string | null>({
+    env: 'EBBMARK_TLS_CLIENT_CA',
+    flag: 'tls-client-ca',
+    placeholder: 'path',
+    fallback: '',
+    about:
+      'certificates (PEM) of who signs those of clients; given, who shows none of theirs is not admitted, whatever the path',
+    rule: 'a file of certificates (PEM)',
+    example: '/etc/ebbmark/clients-ca.crt',
+    read: readOptional,
+  }),
+  tlsCa: one<string | null>({
+    env: 'EBBMARK_TLS_CA',
+    flag: 'tls-ca',
+    placeholder: 'path',
+    fallback: '',
+    about:
+      'certificates (PEM) of who signs those of servers that are called: by a command, or by another server on the same keyspace; those that Node trusts when not given',
+    rule: 'a file of certificates (PEM)',
+    example: '/etc/ebbmark/ca.crt',
+    read: readOptional,
+  }),
+  tlsClientCert: one<string | null>({
+    env: 'EBBMARK_TLS_CLIENT_CERT',
+    flag: 'tls-client-cert',
+    placeholder: 'path',
+    fallback: '',
+    about:
+      'the certificate (PEM) to show to servers that ask for one; a server without it shows others the one of EBBMARK_TLS_CERT',
+    rule: 'a file of certificates (PEM)',
+    example: '/etc/ebbmark/client.crt',
+    read: readOptional,
+  }),
+  tlsClientKey: one<string | null>({
+    env: 'EBBMARK_TLS_CLIENT_KEY',
+    flag: 'tls-client-key',
+    placeholder: 'path',
+    fallback: '',
+    about: 'its key (PEM), not encrypted',
+    rule: 'a file of a private key (PEM)',
+    example: '/etc/ebbmark/client.key',
+    read: readOptional,
+  }),
   url: one<string>({
     env: 'EBBMARK_URL',
     flag: 'url',
@@ -256,11 +329,20 @@ const CASSANDRA_SETTINGS = [
 ] as const;
 /** All that it takes to open a store. */
 export const STORE_SETTINGS = ['store', ...CASSANDRA_SETTINGS] as const;
+/** What it takes to call servers that speak TLS. */
+export const CALL_SETTINGS = ['tlsCa', 'tlsClientCert', 'tlsClientKey'] as const;
+/** Of the commands that speak to a running server. */
+export const COMMAND_SETTINGS = ['url', 'key', 'keyFile', ...CALL_SETTINGS] as const;
 export const SERVER_SETTINGS = [
   ...STORE_SETTINGS,
   'migrate',
   'listen',
   'advertise',
+  'tlsCert',
+  'tlsKey',
+  'tlsKeyPassphrase',
+  'tlsClientCa',
+  ...CALL_SETTINGS,
   'allowPublic',
   'requireKeys',
   'maxBodyBytes',
@@ -289,24 +371,29 @@ export function readSettings<const N extends SettingName>(
   for (const name of names) {
     const setting: Setting<unknown> = SETTINGS[name];
     const flag = flags[name];
-    const [text, source] =
-      flag !== undefined
-        ? [flag === true ? 'on' : String(flag), `--${setting.flag}`]
-        : [env[setting.env] ?? setting.fallback, setting.env];
+    const text = flag === undefined ? (env[setting.env] ?? setting.fallback) : flag === true ? 'on' : String(flag);
+    const source = sourceOf(name, flags);
     const read = setting.read(text.trim());
     if ('value' in read) values[name] = read.value;
     else if ('message' in read) faults.push(`${source}: ${read.message}`);
     else {
       const rule = read.fault === '' ? `is not ${setting.rule}` : read.fault;
-      faults.push(`${source}: ${JSON.stringify(withoutLogin(text))} ${rule}; for example: ${setting.example}`);
+      faults.push(`${source}: ${JSON.stringify(withoutSecrets(text))} ${rule}; for example: ${setting.example}`);
     }
   }
   if (faults.length > 0) throw new ConfigError(faults);
   return values as Values<N>;
 }
 
-/** An address in a message: what stands before its @ may be a password. */
-const withoutLogin = (text: string): string => text.replace(/\/\/[^/?#]*@/g, '//…@');
+/** By what a setting was given, or could have been. */
+export function sourceOf(name: SettingName, flags: Flags): string {
+  const { env, flag }: Setting<unknown> = SETTINGS[name];
+  return flags[name] === undefined ? env : `--${flag}`;
+}
+
+/** An address in a message: what stands before its last @, and in its query, may be a secret. */
+export const withoutSecrets = (text: string): string =>
+  text.replace(/^([a-z][a-z0-9+.-]*:\/\/)?.*@/is, '$1…@').replace(/([?#]).+$/s, '$1…');
 
 /** What openQueue and migrateStore need to know of the store. */
 export interface StoreOptions {
@@ -340,8 +427,7 @@ export function storeOptionsOf(
     if (!(error instanceof QueueError)) throw error;
     throw new ConfigError(
       error.issues.map(({ path, message }) => {
-        const name = CREDENTIAL_OF[path as keyof CassandraCredentials];
-        return `${flags[name] === undefined ? SETTINGS[name].env : `--${SETTINGS[name].flag}`}: ${message}`;
+        return `${sourceOf(CREDENTIAL_OF[path as keyof CassandraCredentials], flags)}: ${message}`;
       }),
     );
   }
@@ -364,7 +450,7 @@ export function readServerSettings(flags: Flags, env: Environment): Values<(type
   const values = readSettings(SERVER_SETTINGS, flags, env);
   if (!values.listen.loopback && !values.allowPublic && values.requireKeys === 'off') {
     throw new ConfigError([
-      `${flags.listen === undefined ? SETTINGS.listen.env : `--${SETTINGS.listen.flag}`}: ${JSON.stringify(values.listen.host)} is not a loopback address, and no keys are asked for (${SETTINGS.requireKeys.env}=off): anyone who reaches the port could do anything; for example: ${SETTINGS.listen.example}, or ${SETTINGS.requireKeys.env}=auto, or --${SETTINGS.allowPublic.flag} (${SETTINGS.allowPublic.env}=on) behind something that keeps others out`,
+      `${sourceOf('listen', flags)}: ${JSON.stringify(values.listen.host)} is not a loopback address, and no keys are asked for (${SETTINGS.requireKeys.env}=off): anyone who reaches the port could do anything; for example: ${SETTINGS.listen.example}, or ${SETTINGS.requireKeys.env}=auto, or --${SETTINGS.allowPublic.flag} (${SETTINGS.allowPublic.env}=on) behind something that keeps others out`,
     ]);
   }
   return values;

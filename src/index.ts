@@ -1,5 +1,6 @@
 export { ERROR_CODES, type ErrorCode, type InputIssue, QueueError } from './core/errors.ts';
 export { DEFAULT_SETTINGS, type RateSettings, type TopicSettings } from './core/settings.ts';
+export type { TlsCredentials, TlsSource } from './core/tls.ts';
 export * from './queue/api.ts';
 export { migrateStore, type OpenOptions, openQueue, type QueueLogger } from './queue/open.ts';
 export {

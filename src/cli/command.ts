@@ -1,5 +1,5 @@
 import { type Command, Option } from 'commander';
-import { type Environment, SETTINGS, type Setting, type SettingName } from '../config.ts';
+import { COMMAND_SETTINGS, type Environment, type Flags, SETTINGS, type Setting, type SettingName } from '../config.ts';
 import { type Connection, connect } from './connect.ts';
 import { EXIT } from './failure.ts';
 import type { OutputOptions } from './output.ts';
@@ -10,10 +10,7 @@ export interface Surroundings {
 }
 
 /** Options of every command that works with a queue. */
-export interface QueueOptions extends OutputOptions {
-  readonly url?: string;
-  readonly store?: string;
-}
+export type QueueOptions = OutputOptions & Pick<Flags, (typeof COMMAND_SETTINGS)[number] | 'store'>;
 
 /** Adds settings as flags; their help comes from the table of settings. */
 export function withSettings(
@@ -37,16 +34,14 @@ export function withQueue<O extends QueueOptions, A extends readonly unknown[]>(
   { env }: Surroundings,
   work: (connection: Connection, options: O, ...args: A) => Promise<unknown>,
 ): Command {
-  withSettings(command, ['url', 'store'], {
+  withSettings(command, [...COMMAND_SETTINGS, 'store'], {
     store: 'work on this store instead of a running server: a SQLite file that no server has open, or a keyspace',
   });
   command.option('--json', 'print JSON');
   return command.action(async (...all: unknown[]) => {
     const options = all.at(-2) as O;
-    const connection = await connect(
-      { url: options.url ?? command.optsWithGlobals<QueueOptions>().url, store: options.store },
-      env,
-    );
+    // What stands behind the command's name counts before what stands in front of it.
+    const connection = await connect({ ...command.optsWithGlobals<QueueOptions>(), ...options }, env);
     try {
       await work(connection, options, ...(all.slice(0, -2) as unknown as A));
     } finally {

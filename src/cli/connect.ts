@@ -1,10 +1,18 @@
 import { existsSync } from 'node:fs';
 import { HttpQueue, type QueueCalls } from '../client/http-queue.ts';
 import { keyFromEnvironment } from '../client/key.ts';
-import { type Environment, type Flags, readSettings, readStoreSettings } from '../config.ts';
+import {
+  CALL_SETTINGS,
+  COMMAND_SETTINGS,
+  type Environment,
+  type Flags,
+  readSettings,
+  readStoreSettings,
+} from '../config.ts';
 import { readStatus, type Status } from '../http/status-page.ts';
 import type { KeyCalls } from '../queue/keys.ts';
 import { type Store, StoreInUseError } from '../store/store.ts';
+import { readCallerTls } from '../tls-files.ts';
 import { CommandError, noStore } from './failure.ts';
 import { note } from './output.ts';
 
@@ -31,7 +39,8 @@ export async function connect(flags: Flags, env: Environment): Promise<Connectio
   // Loaded only here: commands to a running server start faster without a store.
   const { openQueue } = await import('../queue/open.ts');
   // A command changes tasks, not the schema; but a file that one process has to itself may as well be upgraded.
-  const queue = await openQueue({ ...options, migrate: address.kind === 'sqlite' });
+  const { tls } = readCallerTls(readSettings(CALL_SETTINGS, flags, env), flags);
+  const queue = await openQueue({ ...options, migrate: address.kind === 'sqlite', tls });
   const { ready, reasons } = await queue.readiness();
   if (!ready) {
     await queue.stop();
@@ -75,5 +84,9 @@ export async function connectKeys(flags: Flags, env: Environment, purpose: 'crea
   return { keys: new Keyring(() => store, systemEnvironment()), close: () => store.close() };
 }
 
-const remoteQueue = (flags: Flags, env: Environment): HttpQueue =>
-  new HttpQueue(readSettings(['url'], flags, env).url, { key: keyFromEnvironment(env) });
+function remoteQueue(flags: Flags, env: Environment): HttpQueue {
+  const { url, ...files } = readSettings(COMMAND_SETTINGS, flags, env);
+  // Not read for a server that speaks none: what is wrong with them is in nobody's way there.
+  const tls = url.startsWith('https:') ? readCallerTls(files, flags).tls : {};
+  return new HttpQueue(url, { key: keyFromEnvironment(env), tls });
+}

@@ -36,12 +36,29 @@ export const noStore = ({ path, text }: { readonly path: string; readonly text: 
   outdated(`There is no store at ${path}`, text);
 
 /** No server answers, or something that is none. */
-export const unreachable = ({ message, url, cause }: ConnectionError): string =>
-  cause === undefined
-    ? message
-    : [
-        `No server answers at ${url} (${String((cause as NodeJS.ErrnoException).code ?? (cause as Error).message)}).`,
-        'Start one:              ebbmark serve',
-        'Say where it runs:      --url URL, or EBBMARK_URL',
-        'Open the store itself:  --store sqlite:PATH, or --store cassandra://…',
-      ].join('\n');
+export function unreachable({ message, url, cause, mayHaveArrived }: ConnectionError): string {
+  if (cause === undefined) return message;
+  const code = String((cause as NodeJS.ErrnoException).code ?? (cause as Error).message);
+  if (url.startsWith('https:') && !mayHaveArrived && CERTIFICATE_FAULT.test(code)) {
+    return [
+      `The certificate of ${url} is not believed (${code}).`,
+      'Say who signed it:  --tls-ca PATH, or EBBMARK_TLS_CA',
+    ].join('\n');
+  }
+  if (url.startsWith('https:') && mayHaveArrived) {
+    return [
+      `${url} broke off the connection (${code}).`,
+      'Where it asks for a certificate:  --tls-client-cert PATH and --tls-client-key PATH,',
+      '                                  or EBBMARK_TLS_CLIENT_CERT and EBBMARK_TLS_CLIENT_KEY',
+    ].join('\n');
+  }
+  return [
+    `No server answers at ${url} (${code}).`,
+    'Start one:              ebbmark serve',
+    'Say where it runs:      --url URL, or EBBMARK_URL',
+    'Open the store itself:  --store sqlite:PATH, or --store cassandra://…',
+  ].join('\n');
+}
+
+/** Codes of OpenSSL's look at a certificate, and of Node's look at its names. */
+const CERTIFICATE_FAULT = /^(?:CERT_|UNABLE_TO_|SELF_SIGNED_|DEPTH_ZERO_|INVALID_|ERR_TLS_CERT_)/;

@@ -1,5 +1,5 @@
 import { Command } from 'commander';
-import { type Environment, type Flags, SERVER_SETTINGS, STORE_SETTINGS } from '../config.ts';
+import { COMMAND_SETTINGS, type Environment, type Flags, SERVER_SETTINGS, STORE_SETTINGS } from '../config.ts';
 import { VERSION } from '../http/version.ts';
 import { positive } from './arguments.ts';
 import type { AuditFlags } from './audit.ts';
@@ -24,7 +24,7 @@ export function createProgram(env: Environment): Command {
     // main.ts prints errors, once.
     .configureOutput({ outputError: () => {} });
 
-  withSettings(program, ['url']);
+  withSettings(program, COMMAND_SETTINGS);
 
   const server = withSettings(program.command('serve').description('run the server'), SERVER_SETTINGS).action(
     // Loaded only here: the other commands start faster without the server.

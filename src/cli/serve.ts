@@ -21,15 +21,18 @@ import { VERSION } from '../http/version.ts';
 import { openLocalQueue } from '../queue/open.ts';
 import type { LocalQueue } from '../queue/queue.ts';
 import { StoreOutdatedError } from '../store/store.ts';
+import { Certificates } from './certificates.ts';
 import { noKey, outdated } from './failure.ts';
 import { createLog } from './log.ts';
 
 /** From the signal to the end: what runs may finish, long polls end at once. */
 const STOP_MS = 4_500;
-/** A cluster that answers nothing for so long is waited for behind an open port, where /readyz tells of it. */
-const REACH_MS = 15_000;
 /** What of it requests have; the rest is for the queue to let go of its store. */
 const REQUESTS_MS = 3_000;
+/** A cluster that answers nothing for so long is waited for behind an open port, where /readyz tells of it. */
+const REACH_MS = 15_000;
+/** Signals of the system's: nothing useful can run after them. */
+const CRASHES = ['SIGILL', 'SIGTRAP', 'SIGABRT', 'SIGBUS', 'SIGFPE', 'SIGSEGV', 'SIGUSR2'] as const;
 
 /**
  * Runs the server until a signal ends it. Resolves once it listens; the process then lives on by its socket, and ends
@@ -39,7 +42,9 @@ const REQUESTS_MS = 3_000;
 export async function serve(flags: Flags, env: Environment): Promise<void> {
   const settings = readServerSettings(flags, env);
   const { options } = storeOptionsOf(settings, flags);
+  const certificates = new Certificates(settings, flags);
   const log = createLog(settings.logLevel);
+  certificates.warn(log);
   for (const name of unknownSettings(env)) log.warn({ name }, 'this name in the environment is no setting');
   const asksForKeys = needsKeys(settings);
   if (!settings.listen.loopback && !asksForKeys) {
@@ -54,11 +59,15 @@ export async function serve(flags: Flags, env: Environment): Promise<void> {
   await mustBeFree(host, port);
   const newFile = newFileOf(settings.store);
   if (newFile !== null && asksForKeys) throw noKey(options.store);
-  const queue = await openLocalQueue({ ...options, migrate: settings.migrate, reachMs: REACH_MS, log }).catch(
-    (error: unknown) => {
-      throw error instanceof StoreOutdatedError ? outdated(error.message, options.store) : error;
-    },
-  );
+  const queue = await openLocalQueue({
+    ...options,
+    migrate: settings.migrate,
+    reachMs: REACH_MS,
+    tls: () => certificates.toShow,
+    log,
+  }).catch((error: unknown) => {
+    throw error instanceof StoreOutdatedError ? outdated(error.message, options.store) : error;
+  });
   if (asksForKeys) await mustHaveKey(queue, options.store, log);
   if (newFile !== null) log.info({ path: newFile }, 'created a new store');
   const server = await createServer(queue, {
@@ -69,6 +78,7 @@ export async function serve(flags: Flags, env: Environment): Promise<void> {
     keys: asksForKeys ? queue.keys : undefined,
     peers: queue.peers,
     processMetrics: true,
+    ...(certificates.own === null ? {} : { tls: certificates.own }),
   });
   let url: string;
   try {
@@ -82,12 +92,15 @@ export async function serve(flags: Flags, env: Environment): Promise<void> {
     log.error({ err: error }, 'this server could not take its share of the work; it is tried again');
   });
 
+  if (certificates.own !== null) process.on('SIGHUP', () => certificates.renew(server, log));
   closeWithGrace(
     {
       delay: STOP_MS,
-      // Crashes are the system's: nothing useful can run after them.
-      skip: ['SIGILL', 'SIGTRAP', 'SIGABRT', 'SIGBUS', 'SIGFPE', 'SIGSEGV', 'SIGUSR2'],
-      logger: { error: (what: unknown) => log.error({ err: what }, 'while stopping') },
+      skip: [...CRASHES, ...(certificates.own === null ? [] : (['SIGHUP'] as const))],
+      logger: { error: (error: unknown) => log.error({ err: error }, 'while stopping') },
+      onTimeout: (ms) => log.error({ ms }, 'not stopped in time; ending'),
+      onSecondSignal: (signal) => log.error({ signal }, 'a second signal; ending'),
+      onSecondError: (err) => log.fatal({ err }, 'a second error that nobody caught; ending'),
     },
     async ({ signal, err }) => {
       if (err) log.fatal({ err }, 'an error that nobody caught; stopping');
@@ -102,11 +115,11 @@ export async function serve(flags: Flags, env: Environment): Promise<void> {
 
 /** Where other servers reach an address that this one listens on: by one of the machine's, where it is all of them. */
 function advertised(url: string): string {
-  const { hostname, port } = new URL(url);
+  const { protocol, hostname, port } = new URL(url);
   if (hostname !== '0.0.0.0' && hostname !== '[::]') return url;
   const addresses = Object.values(networkInterfaces()).flatMap((some) => some ?? []);
   const outer = addresses.find(({ family, internal }) => family === 'IPv4' && !internal);
-  return `http://${outer?.address ?? '127.0.0.1'}:${port}`;
+  return `${protocol}//${outer?.address ?? '127.0.0.1'}:${port}`;
 }
 
 /**

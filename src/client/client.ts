@@ -1,6 +1,7 @@
 import { invalid } from '../core/errors.ts';
 import { checkFields } from '../core/fields.ts';
 import { optionalInteger } from '../core/numbers.ts';
+import type { TlsSource } from '../core/tls.ts';
 import type { Backend } from './backend.ts';
 import { Connection } from './connection.ts';
 import type { ClientContext, Trouble } from './context.ts';
@@ -31,6 +32,12 @@ export interface ClientOptions<T extends TopicSchemas = AnyTopics> {
    */
   readonly retryMs?: number;
   /**
+   * For an address of https: who signs the server's certificate (those that Node trusts when absent), and the
+   * certificate to show where the server asks for one. As a function it is asked at each call, and is to return the same
+   * object until something is renewed.
+   */
+  readonly tls?: TlsSource;
+  /**
    * Told of what went wrong in the background, for a log; the client goes on. When absent, all but what handlers throw
    * is a warning of the process.
    */
@@ -43,6 +50,7 @@ const OPTIONS: ReadonlySet<string> = new Set<keyof ClientOptions>([
   'key',
   'requestTimeoutMs',
   'retryMs',
+  'tls',
   'onError',
 ]);
 
@@ -72,7 +80,9 @@ export class Client<T extends TopicSchemas = AnyTopics> implements TwoPhase {
     const report = reporter(options.onError);
     const isRemote = typeof queue === 'string' || queue instanceof URL;
     const key = options.key === undefined ? undefined : checkKey(options.key, '/key');
-    const remote = isRemote ? new HttpQueue(queue, { requestTimeoutMs, key: key ?? keyFromEnvironment() }) : null;
+    const remote = isRemote
+      ? new HttpQueue(queue, { requestTimeoutMs, key: key ?? keyFromEnvironment(), tls: options.tls })
+      : null;
     const connection = new Connection(isRemote, (error) => report(error, { during: 'connection' }));
     this.#context = {
       backend: isRemote ? remote! : checkBackend(queue),
@@ -153,7 +163,10 @@ function reporter(onError: ClientOptions['onError']): ClientContext['report'] {
     try {
       if (onError !== undefined) onError(error, trouble);
       // The reason of a task that failed stands with the task.
-      else if (during !== 'handler') warn(id === undefined ? during : `${during}, task ${id} of ${topic}`, error);
+      else if (during !== 'handler') {
+        // What stands behind the ~ is the message id, which may be a URL with a token in it.
+        warn(id === undefined ? during : `${during}, task ${id.split('~', 1)[0]} of ${topic}`, error);
+      }
     } catch (failure) {
       warn('onError', failure);
     }

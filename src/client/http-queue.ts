@@ -1,5 +1,6 @@
 import type { ApiKey } from '../core/api-key.ts';
 import { ERROR_CODES, type ErrorCode, type InputIssue, QueueError } from '../core/errors.ts';
+import type { TlsSource } from '../core/tls.ts';
 import type { Status } from '../http/status-page.ts';
 import type {
   EnqueueOptions,
@@ -39,6 +40,8 @@ export interface HttpQueueOptions {
   readonly requestTimeoutMs?: number;
   /** The API key that each call shows; none where null or absent. */
   readonly key?: string | null;
+  /** Where the address is one of https. */
+  readonly tls?: TlsSource | undefined;
 }
 
 /**
@@ -49,9 +52,9 @@ export class HttpQueue implements QueueCalls, KeyCalls {
   readonly #transport: HttpTransport;
   readonly #timeoutMs: number;
 
-  /** @throws QueueError `invalid-input` where the address is none */
-  constructor(url: string | URL, { requestTimeoutMs = 300_000, key = null }: HttpQueueOptions = {}) {
-    this.#transport = new HttpTransport(url, key);
+  /** @throws QueueError `invalid-input` where the address is none, or the certificates are */
+  constructor(url: string | URL, { requestTimeoutMs = 300_000, key = null, tls }: HttpQueueOptions = {}) {
+    this.#transport = new HttpTransport(url, key, tls);
     this.#timeoutMs = requestTimeoutMs;
   }
 

@@ -1,6 +1,8 @@
 import http from 'node:http';
 import https from 'node:https';
+import { type ConnectionOptions, createSecureContext } from 'node:tls';
 import { invalid } from '../core/errors.ts';
+import { currentTls, type TlsCredentials, type TlsSource } from '../core/tls.ts';
 import { ConnectionError } from './errors.ts';
 
 export interface HttpCall {
@@ -25,6 +27,8 @@ export interface HttpAnswer {
   readonly text: string;
 }
 
+type SecureOptions = Pick<ConnectionOptions, 'secureContext'>;
+
 /** How long a server may take to answer, or to close, once it knows that nobody waits any longer. */
 const ASKED_MS = 5_000;
 
@@ -34,21 +38,29 @@ export class HttpTransport {
   readonly #target: http.RequestOptions;
   readonly #agent: http.Agent;
   readonly #request: typeof http.request;
+  readonly #connected: 'connect' | 'secureConnect';
   readonly #basePath: string;
   readonly #authorization: Readonly<Record<string, string>>;
+  readonly #secure: () => SecureOptions;
 
   /**
    * @param key an API key, shown by every call; null: none
-   * @throws QueueError `invalid-input` where the address is none
+   * @param tls for an https address: what proves who we are, and whom to believe
+   * @throws QueueError `invalid-input` where the address is none, or the certificates are
    */
-  constructor(address: string | URL, key: string | null) {
+  constructor(address: string | URL, key: string | null, tls: TlsSource = {}) {
     const url = parseAddress(address);
     const isTls = url.protocol === 'https:';
-    this.url = url.href.replace(/\/$/, '');
+    // Without user and password: it is shown in errors.
+    this.url = `${url.origin}${url.pathname}`.replace(/\/$/, '');
+    this.#secure = isTls ? secureOptionsOf(tls) : () => ({});
+    checkTls(this.#secure);
     this.#basePath = url.pathname.replace(/\/$/, '');
     this.#agent = isTls ? new https.Agent({ keepAlive: true }) : new http.Agent({ keepAlive: true });
     this.#authorization = key === null ? {} : { authorization: `Bearer ${key}` };
     this.#request = isTls ? https.request : http.request;
+    // Nothing of a call goes out before that.
+    this.#connected = isTls ? 'secureConnect' : 'connect';
     const host = url.hostname.replace(/^\[|\]$/g, '');
     this.#target = {
       agent: this.#agent,
@@ -70,10 +82,18 @@ export class HttpTransport {
         else reject(signal.reason);
         return;
       }
+      let secure: SecureOptions;
+      try {
+        secure = this.#secure();
+      } catch (error) {
+        reject(this.#failure(error as Error, false, false));
+        return;
+      }
       let arrived = false;
       let asked = false;
       const request = this.#request({
         ...this.#target,
+        ...secure,
         method,
         path: this.#basePath + path,
         headers: {
@@ -110,7 +130,7 @@ export class HttpTransport {
       request.once('socket', (socket) => {
         if (!socket.connecting) arrived = true;
         else
-          socket.once('connect', () => {
+          socket.once(this.#connected, () => {
             arrived = true;
           });
       });
@@ -147,11 +167,46 @@ export class HttpTransport {
   }
 }
 
+/**
+ * What a new connection is made with. A connection that is kept goes on being used after a renewal: it was admitted.
+ * Sockets are kept by a name that has the text of all certificates in it, but not a context: that costs nothing a call.
+ */
+function secureOptionsOf(source: TlsSource): () => SecureOptions {
+  let known: TlsCredentials | null = null;
+  let options: SecureOptions = {};
+  return () => {
+    const tls = currentTls(source);
+    if (tls !== known) {
+      options = { secureContext: createSecureContext({ ...tls, minVersion: 'TLSv1.2' }) };
+      known = tls;
+    }
+    return options;
+  };
+}
+
+function checkTls(secureOptions: () => SecureOptions): void {
+  try {
+    secureOptions();
+  } catch (error) {
+    // The text is OpenSSL's, and the value is a key or a certificate: neither is shown.
+    const rule = `certificates and a key that fit (${(error as NodeJS.ErrnoException).code ?? 'not PEM'})`;
+    throw invalid('/tls', '…', rule, '{"ca": "-----BEGIN CERTIFICATE-----\\n…"}');
+  }
+}
+
 function parseAddress(address: string | URL): URL {
   const text = String(address);
   const url = URL.canParse(text) ? new URL(text) : null;
   if (url === null || (url.protocol !== 'http:' && url.protocol !== 'https:') || url.search !== '' || url.hash !== '') {
-    throw invalid('/url', text, 'the address of a server (http or https, without a query)', '"http://127.0.0.1:8080"');
+    throw invalid(
+      '/url',
+      withoutLogin(text),
+      'the address of a server (http or https, without a query)',
+      '"http://127.0.0.1:8080"',
+    );
   }
   return url;
 }
+
+/** What stands before an @ may be a password. */
+const withoutLogin = (text: string): string => text.replace(/^.*@/s, '…@');

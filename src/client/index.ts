@@ -1,4 +1,5 @@
 export { ERROR_CODES, type ErrorCode, type InputIssue, QueueError } from '../core/errors.ts';
+export type { TlsCredentials, TlsSource } from '../core/tls.ts';
 export type { JsonValue, TaskPayload } from '../queue/api.ts';
 export type { Backend } from './backend.ts';
 export { Client, type ClientOptions } from './client.ts';

@@ -76,7 +76,8 @@ const patternOf = (url: string): RegExp =>
 export function answerClientError(error: NodeJS.ErrnoException, socket: Socket): void {
   // Nobody is there; or an earlier request of this connection is not answered yet, and would seem to get this answer.
   const answering = (socket as Socket & { readonly _httpMessage?: ServerResponse | null })._httpMessage;
-  if (error.code === 'ECONNRESET' || socket.destroyed || !socket.writable || answering) {
+  const isTls = /^ERR_(?:SSL|TLS)_/.test(error.code ?? '');
+  if (isTls || error.code === 'ECONNRESET' || socket.destroyed || !socket.writable || answering) {
     socket.destroy();
     return;
   }
@@ -86,9 +87,15 @@ export function answerClientError(error: NodeJS.ErrnoException, socket: Socket):
       : error.code === 'ERR_HTTP_REQUEST_TIMEOUT'
         ? ['request-timeout']
         : ['invalid-input', 'This is not an HTTP/1.1 request'];
-  const problem = problemOf(new QueueError(code, detail));
+  socket.end(writtenProblem(new QueueError(code, detail)));
+}
+
+/** A whole answer, after which the connection closes. */
+export function writtenProblem(error: QueueError): string {
+  const problem = problemOf(error);
   const body = JSON.stringify(problem);
-  const headers = { ...problemHeaders(code), 'content-length': String(Buffer.byteLength(body)), connection: 'close' };
+  const length = String(Buffer.byteLength(body));
+  const headers = { ...problemHeaders(error.code), 'content-length': length, connection: 'close' };
   const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
-  socket.end(`HTTP/1.1 ${problem.status} ${STATUS_CODES[problem.status]}\r\n${lines.join('')}\r\n${body}`);
+  return `HTTP/1.1 ${problem.status} ${STATUS_CODES[problem.status]}\r\n${lines.join('')}\r\n${body}`;
 }

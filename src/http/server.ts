@@ -1,4 +1,5 @@
-import Fastify, { type FastifyReply, type FastifyRequest } from 'fastify';
+import type { Server as SecureServer } from 'node:https';
+import Fastify, { type FastifyError, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
 import { QueueError } from '../core/errors.ts';
 import type { Queue } from '../queue/api.ts';
 import type { Keyring } from '../queue/keys.ts';
@@ -24,6 +25,7 @@ import { scheduleRoutes } from './routes/schedules.ts';
 import { serviceRoutes } from './routes/service.ts';
 import { taskRoutes } from './routes/tasks.ts';
 import { topicRoutes } from './routes/topics.ts';
+import { contextOf, Handshakes, httpsOptions, type ServerTls } from './tls.ts';
 import { validatorCompiler } from './validation.ts';
 import { Waits } from './waits.ts';
 
@@ -43,6 +45,10 @@ export interface ServerOptions {
   readonly peers?: PeerService;
   /** Adds the process's own metrics to /metrics; once a process. */
   readonly processMetrics?: boolean;
+  /** Speaks TLS, 1.2 or newer, and nothing else; plain HTTP when absent. */
+  readonly tls?: ServerTls;
+  /** From a connection to the end of its TLS handshake, in milliseconds; 10,000 when absent. */
+  readonly handshakeMs?: number;
 }
 
 export interface HttpServer {
@@ -50,6 +56,12 @@ export interface HttpServer {
   readonly app: App;
   /** @returns the address, with the port that the system chose where `port` is 0 */
   listen(host: string, port: number): Promise<string>;
+  /**
+   * Shows another certificate, and admits by another `clientCa`, from the next handshake on; connections that there are
+   * stay. Whether clients have to show a certificate at all stays as it was at the start.
+   * @throws what Node says of a certificate and a key that it cannot use; the former ones then stay
+   */
+  renewTls(tls: ServerTls): void;
   /**
    * Refuses new work, ends long polls, lets what runs finish for `graceMs` (3,000) at the most, and closes all
    * connections. Leaves the queue as it is. Idempotent.
@@ -71,17 +83,22 @@ export async function createServer(queue: Queue, options: ServerOptions = {}): P
   const waits = new Waits();
   let stopping: Promise<void> | null = null;
 
-  const app: App = Fastify({
+  const tls = options.tls ?? null;
+  const common = {
     bodyLimit: options.maxBodyBytes ?? DEFAULT_MAX_BODY_BYTES,
     // Refused by `guard` instead, with a problem document.
     return503OnClosing: false,
     requestTimeout: REQUEST_TIMEOUT_MS,
-    http: { requireHostHeader: false },
     routerOptions: { maxParamLength: MAX_PARAM_LENGTH, querystringParser: parseQuery },
     clientErrorHandler: answerClientError,
-    frameworkErrors: (error, request, reply) =>
-      answerError(error, request as FastifyRequest, reply as FastifyReply, log),
-  });
+    frameworkErrors: (error: FastifyError, request: FastifyRequest, reply: FastifyReply) =>
+      answerError(error, request, reply, log),
+  };
+  const http = { requireHostHeader: false };
+  const secure: FastifyInstance<SecureServer> | null =
+    tls === null ? null : Fastify({ ...common, https: { ...http, ...httpsOptions(tls, options.handshakeMs) } });
+  const app: App = secure ?? Fastify({ ...common, http });
+  const handshakes = secure === null ? null : new Handshakes(secure.server, log, options.handshakeMs);
   const surroundings: Surroundings = {
     waits,
     log,
@@ -106,8 +123,9 @@ export async function createServer(queue: Queue, options: ServerOptions = {}): P
   return {
     app,
     listen: (host, port) => app.listen({ host, port }),
+    renewTls: (renewed) => secure?.server.setSecureContext(contextOf(renewed)),
     stop: (graceMs = 3000) => {
-      stopping ??= stopServer(app, waits, graceMs);
+      stopping ??= stopServer(app, waits, handshakes, graceMs);
       return stopping;
     },
   };
@@ -115,8 +133,9 @@ export async function createServer(queue: Queue, options: ServerOptions = {}): P
 
 /** What every request has to pass, before its body is read. */
 function guard(app: App, { isStopping }: Surroundings, anyHost: boolean): void {
-  app.addHook('onRequest', (request, _reply, done) => {
+  app.addHook('onRequest', (request, reply, done) => {
     const { headers } = request;
+    reply.headers(EVERY_ANSWER);
     if (headers.host === undefined && request.raw.httpVersion === '1.1') {
       done(new QueueError('invalid-input', 'An HTTP/1.1 request has a Host header (RFC 9112, section 3.2)'));
     } else if (!anyHost && headers.host !== undefined && !isLoopbackHost(headers.host)) {
@@ -129,6 +148,13 @@ function guard(app: App, { isStopping }: Surroundings, anyHost: boolean): void {
     } else done();
   });
 }
+
+/** No browser takes a payload for a page, no cache keeps it, no link tells where it stood. */
+const EVERY_ANSWER = {
+  'x-content-type-options': 'nosniff',
+  'cache-control': 'no-store',
+  'referrer-policy': 'no-referrer',
+};
 
 const FOREIGN_HOST =
   'This server listens on loopback, and takes calls only by the names localhost, 127.x.x.x and [::1]; behind a proxy that passes other names on: --allow-public (EBBMARK_ALLOW_PUBLIC=on)';
@@ -149,11 +175,15 @@ function logRequests(app: App, log: HttpLogger): void {
   });
 }
 
-async function stopServer(app: App, waits: Waits, graceMs: number): Promise<void> {
+async function stopServer(app: App, waits: Waits, handshakes: Handshakes | null, graceMs: number): Promise<void> {
   waits.stop();
   const { server } = app;
-  // A connection whose request is answered after the close began stays open, idle, for as long as its client likes.
-  const sweep = setInterval(() => server.closeIdleConnections(), 20);
+  // A connection whose request is answered after the close began stays open, idle, for as long as its client likes; one
+  // that has not said anything yet, until it is not waited for any more.
+  const sweep = setInterval(() => {
+    server.closeIdleConnections();
+    handshakes?.close();
+  }, 20);
   const deadline = setTimeout(() => server.closeAllConnections(), graceMs);
   try {
     await app.close();

@@ -1,12 +1,13 @@
 import { invalid } from '../core/errors.ts';
 import { checkFields } from '../core/fields.ts';
+import type { TlsSource } from '../core/tls.ts';
 import type { CassandraCredentials } from '../store/cassandra/address.ts';
 import { migrateSqliteStore, openSqliteStore } from '../store/sqlite/store.ts';
 import type { Migration, Store } from '../store/store.ts';
 import type { Queue } from './api.ts';
 import { type QueueLogger, silentLogger } from './engine.ts';
 import { type Environment, systemEnvironment } from './environment.ts';
-import { httpTransport } from './peer-transport.ts';
+import { HttpTransport } from './peer-transport.ts';
 import { LocalQueue } from './queue.ts';
 
 export type { QueueLogger } from './engine.ts';
@@ -24,6 +25,11 @@ export interface OpenOptions {
    * its store yet. As long as the first try takes when absent.
    */
   readonly reachMs?: number;
+  /**
+   * For calls to the servers on the same keyspace, where they speak TLS: who signs their certificates, and the one to
+   * show to them.
+   */
+  readonly tls?: TlsSource;
   /** Told of background trouble; nothing is logged when absent. */
   readonly log?: QueueLogger;
   /** Time, randomness and timers; the system's when absent. */
@@ -35,6 +41,7 @@ const OPEN_FIELDS: ReadonlySet<string> = new Set<keyof OpenOptions>([
   'cassandra',
   'migrate',
   'reachMs',
+  'tls',
   'log',
   'environment',
 ]);
@@ -62,7 +69,7 @@ export async function openLocalQueue(options: OpenOptions): Promise<LocalQueue> 
   if (isCassandra(options.store)) {
     return LocalQueue.startWhenReachable(open, environment, log, {
       reachMs: options.reachMs,
-      transport: httpTransport,
+      transport: new HttpTransport(options.tls, log),
     });
   }
   return startQueue(await open(), { ...options, environment });
@@ -71,8 +78,8 @@ export async function openLocalQueue(options: OpenOptions): Promise<LocalQueue> 
 /** Starts a queue on a store that is open; the queue closes it when it stops. */
 export async function startQueue(store: Store, options: Omit<OpenOptions, 'store'> = {}): Promise<LocalQueue> {
   try {
-    const { environment = systemEnvironment(), log = silentLogger } = options;
-    return await LocalQueue.start(store, environment, log, httpTransport);
+    const { environment = systemEnvironment(), log = silentLogger, tls } = options;
+    return await LocalQueue.start(store, environment, log, new HttpTransport(tls, log));
   } catch (error) {
     await store.close();
     throw error;

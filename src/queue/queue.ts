@@ -56,6 +56,7 @@ import {
   unlessUnreachable,
 } from './peers.ts';
 import { Session } from './session.ts';
+import { isTelling } from './telling.ts';
 import type { Topic } from './topics.ts';
 import { checkLease, checkMessageId, checkSchedule, checkScheduleName, checkScheduleTopic } from './validate.ts';
 import { withoutHolder } from './why.ts';
@@ -162,7 +163,7 @@ export class LocalQueue implements Queue {
       // At the start anything but an unreachable store is the caller's to know. Later there is nobody to tell but the
       // log and the readiness, and whatever it is may be put right: a schema that is missing, say.
       if (this.#starting && !(error instanceof StoreUnavailableError)) throw error;
-      this.#unreached = `the store was not reached yet: ${(error as Error).message}`;
+      this.#unreached = `the store was not reached yet: ${reasonOf(error)}`;
       this.#log.warn({ err: error }, 'the store cannot be used; it is tried again');
       this.#cancelTimer = this.#env.timer(OPEN_AGAIN_MS, () => {
         this.#opening = this.#tryOpen(open);
@@ -617,7 +618,7 @@ export class LocalQueue implements Queue {
     try {
       await this.#store.ping();
     } catch (error) {
-      reasons.push(`the store does not answer: ${(error as Error).message}`);
+      reasons.push(`the store does not answer: ${reasonOf(error)}`);
     }
     if (this.#joining > 0) reasons.push('what this server is to hand out is being loaded');
     const late = this.#session.scanner.lateBy(this.#env.now());
@@ -718,3 +719,7 @@ const topicOf = (session: Session, name: string): Promise<Topic> => session.engi
 
 const isSettled = ({ place, head }: Located): boolean =>
   isFinal(head.status) || (place.tier === DEAD_TIER && !isSlotTopic(place.topic));
+
+/** Anyone may ask whether a server is ready. */
+const reasonOf = (error: unknown): string =>
+  error instanceof Error && isTelling(error) ? error.message : 'an unforeseen error; the log has it';

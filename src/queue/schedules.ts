@@ -182,7 +182,7 @@ export class Schedules {
     const { counters, log } = this.#engine;
     const enqueued = results.flatMap(({ id }, at) => (id === null ? [] : [{ firedFor: due.times[at]!, task: id }]));
     const refused = results.find((result) => result.id === null);
-    if (refused?.id === null) log.warn({ schedule: row.name, detail: refused.detail }, 'a firing was refused');
+    if (refused?.id === null) log.warn({ schedule: row.name, code: refused.code }, 'a firing was refused');
     const state: ScheduleState = {
       ...stateOf(row),
       version: row.version + 1,

@@ -37,6 +37,13 @@ describe('server settings', () => {
       cassandraTlsVerifyHost: true,
       listen: { host: '127.0.0.1', port: 8080, loopback: true },
       advertise: null,
+      tlsCert: null,
+      tlsKey: null,
+      tlsKeyPassphrase: null,
+      tlsClientCa: null,
+      tlsCa: null,
+      tlsClientCert: null,
+      tlsClientKey: null,
       allowPublic: false,
       requireKeys: 'auto',
       maxBodyBytes: 8 * 1024 * 1024,
@@ -234,6 +241,20 @@ describe('the address of the server, for commands', () => {
       expect(() => readSettings(['url'], {}, { EBBMARK_URL: url })).toThrow(ConfigError);
     },
   );
+  it.each([
+    'http://me:s3cret@x',
+    'http:me:s3cret@x',
+    'http://me:s3/cret@x',
+    'http://me:s3?cret@x',
+    'http://me:p@s3cret@x/',
+    'me:s3cret@x',
+    'http://x/?token=s3cret',
+    'http://x/#s3cret',
+  ])('%j is refused without telling the secret in it', (url) => {
+    const told = () => readSettings(['url'], {}, { EBBMARK_URL: url });
+    expect(told).toThrow(/^EBBMARK_URL: ".*….*" is not an http or https URL without query; for example/);
+    expect(told).not.toThrow(/s3|cret/);
+  });
 });
 
 describe('the table of settings', () => {

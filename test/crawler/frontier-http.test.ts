@@ -2,7 +2,9 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { type FrontierTask, toInput } from '../../crawler-example/frontier.ts';
 import { HttpFrontier, ServerError } from '../../crawler-example/frontier-http.ts';
 import { createServer } from '../../src/http/server.ts';
-import { openQueue, type Queue } from '../../src/index.ts';
+import type { ServerTls } from '../../src/http/tls.ts';
+import { openQueue, type Queue, type TlsCredentials } from '../../src/index.ts';
+import { makeAuthority } from '../support/authority.ts';
 import { quickCrawl, readFound, tempDir } from './support/crawling.ts';
 import { links, send, serve, site } from './support/web.ts';
 
@@ -12,9 +14,9 @@ afterEach(async () => {
 });
 
 /** The real server on a queue in memory. */
-async function queueServer(): Promise<{ readonly url: string; readonly queue: Queue }> {
+async function queueServer(tls?: ServerTls): Promise<{ readonly url: string; readonly queue: Queue }> {
   const queue = await openQueue({ store: 'sqlite::memory:' });
-  const server = await createServer(queue);
+  const server = await createServer(queue, { ...(tls && { tls }) });
   const url = await server.listen('127.0.0.1', 0);
   const close = async (): Promise<void> => {
     await server.stop();
@@ -24,8 +26,14 @@ async function queueServer(): Promise<{ readonly url: string; readonly queue: Qu
   return { url, queue };
 }
 
-function frontier(server: string, prefix = 'crawl/', patienceMs = 5_000, key: string | null = null): HttpFrontier {
-  const it = new HttpFrontier({ server, key, prefix, patienceMs });
+function frontier(
+  server: string,
+  prefix = 'crawl/',
+  patienceMs = 5_000,
+  key: string | null = null,
+  tls: TlsCredentials = {},
+): HttpFrontier {
+  const it = new HttpFrontier({ server, key, prefix, patienceMs, tls });
   open.unshift(it);
   return it;
 }
@@ -47,6 +55,16 @@ function dataDir(): string {
 }
 
 describe('the frontier on a server', () => {
+  it('is reached by TLS, with a certificate of its own where the server asks for one', async () => {
+    const authority = await makeAuthority('tests');
+    const own = await authority.issue('server');
+    const { url, queue } = await queueServer({ ...own, clientCa: authority.ca });
+    const tls = { ca: authority.ca, ...(await authority.issue('crawler')) };
+    await frontier(url, 'crawl/', 5_000, null, tls).enqueue('a.org', [toInput(pageTask('http://a.org/'))]);
+    expect((await queue.topic('crawl/a.org')).counts.ready).toBe(1);
+    await expect(frontier(url, 'crawl/', 0, null, { ca: authority.ca }).counts()).rejects.toThrow(/other side closed/);
+  });
+
   it('enqueues, leases, settles, configures, counts; by hosts of every kind', async () => {
     const { url, queue } = await queueServer();
     const it = frontier(url);

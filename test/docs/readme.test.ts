@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { promisify } from 'node:util';
 import { expect, onTestFinished, test } from 'vitest';
-import { SERVER_SETTINGS, settingsTable } from '../../src/config.ts';
+import { COMMAND_SETTINGS, SERVER_SETTINGS, settingsTable } from '../../src/config.ts';
 import { DEFAULT_SETTINGS } from '../../src/core/settings.ts';
 import { startServer } from '../http/support/server.ts';
 
@@ -70,7 +70,7 @@ test('a test of one’s own', async () => {
 
 test('the tables of settings are the program’s own', () => {
   expect(readme).toContain(settingsTable(SERVER_SETTINGS));
-  expect(readme).toContain(settingsTable(['url', 'key', 'keyFile']));
+  expect(readme).toContain(settingsTable(COMMAND_SETTINGS));
 });
 
 test('what is linked to is there', async () => {

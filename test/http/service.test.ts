@@ -154,3 +154,21 @@ describe('/docs', () => {
     }
   });
 });
+
+describe('every answer', () => {
+  it.each(['/healthz', '/v1/topics', '/status', '/nowhere', '/docs/', '/docs/errors', '/v1/topics?limit=x'])(
+    'says what browsers and caches have to keep from: %s',
+    async (path) => {
+      const { headers } = await server.get(path);
+      expect(headers).toMatchObject({ 'x-content-type-options': 'nosniff', 'referrer-policy': 'no-referrer' });
+      if (path !== '/docs/') expect(headers['cache-control']).toBe('no-store');
+    },
+  );
+
+  it('lets no page of another site read it', async () => {
+    const { headers } = await server.call('GET', '/v1/topics', { headers: { origin: 'http://example.org' } });
+    expect(Object.keys(headers).filter((name) => name.startsWith('access-control-'))).toEqual([]);
+    const preflight = await server.call('OPTIONS', '/v1/leases', { headers: { origin: 'http://example.org' } });
+    expect(preflight.status).toBe(405);
+  });
+});

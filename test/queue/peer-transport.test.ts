@@ -5,8 +5,10 @@ import type { AddressInfo } from 'node:net';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { expect, onTestFinished, test } from 'vitest';
-import { httpTransport } from '../../src/queue/peer-transport.ts';
+import { HttpTransport } from '../../src/queue/peer-transport.ts';
 import { PeerUnreachableError } from '../../src/queue/peers.ts';
+
+const transport = new HttpTransport();
 
 /** A server that takes calls and answers none, as one that is paused. */
 async function silentServer() {
@@ -33,7 +35,7 @@ test('a server that never answers is given up in time, whatever is collected mea
   collecting();
   const calls = Array.from({ length: 10 }, () => {
     const { signal } = new AbortController();
-    return httpTransport.call(node, 'wait', { interests: [], waitMs: 60_000 }, { signal, timeoutMs: 200 });
+    return transport.call(node, 'wait', { interests: [], waitMs: 60_000 }, { signal, timeoutMs: 200 });
   });
   for (const call of await Promise.allSettled(calls)) {
     expect(call).toMatchObject({ status: 'rejected', reason: expect.any(PeerUnreachableError) });
@@ -44,10 +46,10 @@ test('a call whose caller has gone is given up at once', async () => {
   const node = await silentServer();
   collecting();
   const gone = new AbortController();
-  const call = httpTransport.call(node, 'look', {}, { signal: gone.signal, timeoutMs: 60_000 });
+  const call = transport.call(node, 'look', {}, { signal: gone.signal, timeoutMs: 60_000 });
   setImmediate(() => gone.abort());
   await expect(call).rejects.toThrow(PeerUnreachableError);
-  await expect(httpTransport.call(node, 'look', {}, { signal: gone.signal, timeoutMs: 60_000 })).rejects.toThrow(
+  await expect(transport.call(node, 'look', {}, { signal: gone.signal, timeoutMs: 60_000 })).rejects.toThrow(
     PeerUnreachableError,
   );
 });

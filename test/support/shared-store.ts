@@ -70,7 +70,7 @@ export async function sharedStore(shards = 8): Promise<Place> {
 }
 
 /** The store as one of several servers sees it, behind a door that can be shut. */
-function throughADoor(store: Store) {
+export function throughADoor(store: Store) {
   let opened: Promise<void> | null = null;
   let open = (): void => {};
   const answers = new Map<string | symbol, Promise<void>>();

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { type Dispatcher, Pool } from 'undici';
 import { expect } from 'vitest';
 import { ROLES } from '../../../src/core/api-key.ts';
+import type { TlsCredentials } from '../../../src/core/tls.ts';
 import { createServer, type HttpServer, type ServerOptions } from '../../../src/http/server.ts';
 import type { Environment } from '../../../src/queue/environment.ts';
 import type { KeyInput, NewKey } from '../../../src/queue/keys.ts';
@@ -62,10 +63,12 @@ export type TestServerOptions = ServerOptions & {
  * @param needsKeys whether calls need API keys
  * @param environment of the queue; the system's when absent
  * @param routes adds routes of a test's own
+ * @param tls of the client, where the server speaks it
  */
 export async function startServer(
   { needsKeys, environment, ...options }: TestServerOptions = {},
   routes: (app: HttpServer['app']) => void = () => {},
+  tls: TlsCredentials = {},
 ): Promise<TestServer> {
   const directory = await mkdtemp(join(tmpdir(), 'ebbmark-http-'));
   const queue = await openLocalQueue({
@@ -75,7 +78,7 @@ export async function startServer(
   const server = await createServer(queue, { ...options, ...(needsKeys && { keys: queue.keys }) });
   routes(server.app);
   const url = await server.listen('127.0.0.1', 0);
-  const pool = new Pool(url, { connections: 8 });
+  const pool = new Pool(url, { connections: 8, connect: { ...tls } });
   let alive = 0;
 
   const call = async (
