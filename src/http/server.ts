@@ -12,6 +12,7 @@ import { Task, TaskInput } from './contract/tasks.ts';
 import { Cursors, Topic } from './contract/topics.ts';
 import { describeApi } from './docs.ts';
 import { answerClientError, answerError, handleErrors } from './errors.ts';
+import { metricsOf } from './metrics.ts';
 import { parseQuery } from './query.ts';
 import { adminRoutes } from './routes/admin.ts';
 import { leaseRoutes } from './routes/leases.ts';
@@ -81,9 +82,10 @@ export async function createServer(queue: Queue, options: ServerOptions = {}): P
     waits,
     log,
     isStopping: () => stopping !== null,
-    processMetrics: options.processMetrics ?? false,
+    metrics: metricsOf(queue, { processMetrics: options.processMetrics ?? false }),
   };
 
+  surroundings.metrics.observe(app);
   for (const schema of NAMED) app.addSchema(schema);
   app.setValidatorCompiler(validatorCompiler(NAMED));
   handleErrors(app, log);

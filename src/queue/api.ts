@@ -4,6 +4,9 @@
  * the codes named below are those particular to the call.
  */
 import type { TopicSettings } from '../core/settings.ts';
+import type { QueueMeasures } from './measures.ts';
+
+export type { CallMeasures, Distribution, QueueMeasures } from './measures.ts';
 
 /** Any JSON value, or bytes. */
 export type JsonValue = null | boolean | number | string | readonly JsonValue[] | { readonly [key: string]: JsonValue };
@@ -462,6 +465,8 @@ export interface Queue {
   deleteSchedule(name: string): Promise<void>;
 
   status(): QueueStatus;
+  /** How long its work takes, and how much of it there is, since the start. */
+  measures(): QueueMeasures;
   readiness(): Promise<Readiness>;
 
   /** Refuses new work, ends waits, finishes what runs, and lets go of the store. Idempotent. */

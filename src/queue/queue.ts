@@ -44,8 +44,11 @@ import {
   wireDefinition,
 } from './holder-calls.ts';
 import type { Located } from './locate.ts';
+import { MeasuredStore } from './measured-store.ts';
+import { type Distribution, Measures, type QueueMeasures } from './measures.ts';
 import {
   type Interest,
+  measuredTransport,
   NO_TRANSPORT,
   type PeerCalls,
   type PeerMethod,
@@ -88,6 +91,7 @@ export class LocalQueue implements Queue {
   /** How often it is taking its share of the shards just now. */
   #joining = 0;
   readonly #counters = new Counters();
+  readonly #measures = new Measures();
   readonly #startedAt: number;
   #store: Store | null = null;
   #session: Session | null = null;
@@ -107,7 +111,7 @@ export class LocalQueue implements Queue {
   private constructor(env: Environment, log: QueueLogger, transport: Transport) {
     this.#env = env;
     this.#log = log;
-    this.#transport = transport;
+    this.#transport = measuredTransport(transport, this.#measures, env.monotonic);
     this.#secret = env.token();
     this.#startedAt = env.now();
   }
@@ -160,11 +164,12 @@ export class LocalQueue implements Queue {
     }
   }
 
-  async #begin(store: Store): Promise<void> {
+  async #begin(opened: Store): Promise<void> {
     if (this.#stopped !== null) {
-      await store.close();
+      await opened.close();
       return;
     }
+    const store = new MeasuredStore(opened, this.#measures, this.#env.monotonic);
     // One clock for all servers: the database's.
     this.#env = {
       ...this.#env,
@@ -179,6 +184,7 @@ export class LocalQueue implements Queue {
       store,
       env: this.#env,
       counters: this.#counters,
+      measures: this.#measures,
       log: this.#log,
       transport,
       self: { id: this.#env.token(), address, secret: this.#secret },
@@ -189,6 +195,7 @@ export class LocalQueue implements Queue {
     this.#store = store;
     this.#dispatcher = new Dispatcher({
       env: this.#env,
+      measures: this.#measures,
       transport,
       leaser: session.leaser,
       ring: session.ring,
@@ -235,7 +242,7 @@ export class LocalQueue implements Queue {
     input: TaskInput | readonly TaskInput[],
     options: EnqueueOptions = {},
   ): Promise<EnqueueResult | readonly EnqueueResult[]> {
-    return this.#change(async ({ enqueuer }) => {
+    return this.#timed(this.#measures.enqueue, async ({ enqueuer }) => {
       if (Array.isArray(input)) return enqueuer.enqueue(topic, input as readonly TaskInput[], options);
       const [result] = await enqueuer.enqueue(topic, [input as TaskInput], options);
       // A list has an answer a task; a single one that is refused must not look like one that was taken.
@@ -277,7 +284,7 @@ export class LocalQueue implements Queue {
   }
 
   settle(request: SettleRequest): Promise<SettleResult> {
-    return this.#change(({ settler }) => settler.settle(request));
+    return this.#timed(this.#measures.settle, ({ settler }) => settler.settle(request));
   }
 
   task(
@@ -600,6 +607,11 @@ export class LocalQueue implements Queue {
     };
   }
 
+  measures(): QueueMeasures {
+    this.#measures.scannerLateSeconds = (this.#session?.scanner.lateBy(this.#env.now()) ?? 0) / 1000;
+    return this.#measures;
+  }
+
   async readiness(): Promise<Readiness> {
     if (this.#stopped !== null) return { ready: false, reasons: ['the server is shutting down'] };
     if (this.#store === null || this.#session === null) return { ready: false, reasons: [this.#unreached] };
@@ -660,6 +672,14 @@ export class LocalQueue implements Queue {
       await session.neighbours.passedOn();
       return value;
     });
+  }
+
+  #timed<T>(seconds: Distribution, call: (session: Session) => Promise<T>): Promise<T> {
+    const startedAt = this.#env.monotonic();
+    const answer = this.#change(call);
+    const end = (): void => seconds.observe((this.#env.monotonic() - startedAt) / 1000);
+    answer.then(end, end);
+    return answer;
   }
 
   async #sweep(): Promise<void> {

@@ -1,7 +1,6 @@
 import type { App, Surroundings } from '../app.ts';
 import { Health, NoQuery, Ready, StatusAnswer } from '../contract/service.ts';
 import { errorsPage } from '../errors-page.ts';
-import { metricsOf } from '../metrics.ts';
 import { readStatus, type Status, statusText } from '../status-page.ts';
 
 const tags = ['service'];
@@ -14,7 +13,7 @@ const text = (description: string, type = 'text/plain') => ({
 });
 
 /** Liveness, readiness, metrics, the status page, and the page that explains the error codes. */
-export function serviceRoutes(app: App, { queue, isStopping, processMetrics }: Surroundings): void {
+export function serviceRoutes(app: App, { queue, isStopping, metrics }: Surroundings): void {
   // Who opens the address in a browser wants to read.
   app.get('/', { schema: { hide: true } }, async (_request, reply) => reply.redirect('/docs', 302));
 
@@ -52,7 +51,6 @@ export function serviceRoutes(app: App, { queue, isStopping, processMetrics }: S
     },
   );
 
-  const metrics = metricsOf(queue, processMetrics);
   app.get(
     '/metrics',
     {
