@@ -1,5 +1,6 @@
 import http from 'node:http';
 import https from 'node:https';
+import { context, propagation } from '@opentelemetry/api';
 import { invalid } from '../core/errors.ts';
 import { ConnectionError } from './errors.ts';
 
@@ -67,18 +68,15 @@ export class HttpTransport {
       }
       let arrived = false;
       let asked = false;
-      const request = this.#request({
-        ...this.#target,
-        method,
-        path: this.#basePath + path,
-        headers: {
-          accept: 'application/json',
-          ...(body === undefined
-            ? {}
-            : { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) }),
-          ...headers,
-        },
-      });
+      const sent: Record<string, string | number> = {
+        accept: 'application/json',
+        ...(body === undefined
+          ? {}
+          : { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) }),
+        ...headers,
+      };
+      propagation.inject(context.active(), sent);
+      const request = this.#request({ ...this.#target, method, path: this.#basePath + path, headers: sent });
       const end = (): void => {
         clearTimeout(timer);
         signal?.removeEventListener('abort', abort);

@@ -1,6 +1,5 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, type MetricValueWithName, Registry } from 'prom-client';
 import type { CallMeasures, Distribution, Queue, QueueMeasures, QueueStatus } from '../queue/api.ts';
-import type { App } from './app.ts';
 import type { Budgets, BudgetUsage, Usage } from './budgets.ts';
 import { VERSION } from './version.ts';
 
@@ -197,8 +196,12 @@ const READY_MS = 2_000;
 
 export interface Metrics {
   readonly contentType: string;
-  /** Measures the requests of all routes that are added from here on. */
-  observe(app: App): void;
+  /**
+   * A request was answered.
+   * @param route the template of its route, of which there is a fixed number; never its address
+   * @param seconds from its arrival to the end of its answer
+   */
+  answered(method: string, route: string, status: number, seconds: number): void;
   /** All of them as they are now, in Prometheus' text format. */
   read(): Promise<string>;
 }
@@ -272,10 +275,21 @@ export function metricsOf(
     buckets: REQUEST_SECONDS,
     registers,
   });
+  // To find the series by its labels each time would take as long as all the rest.
+  const answered = new Map<string, { observe(seconds: number): void }>();
   if (processMetrics) collectDefaultMetrics({ register: registry });
   return {
     contentType: registry.contentType,
-    observe: (app) => observeRequests(app, requests),
+    answered: (method, route, status, seconds) => {
+      const labels = [method, route, `${Math.floor(status / 100)}xx`];
+      const key = labels.join(' ');
+      let series = answered.get(key);
+      if (series === undefined) {
+        series = requests.labels(...labels);
+        answered.set(key, series);
+      }
+      series.observe(seconds);
+    },
     read: async () => {
       // One look for all of a scrape: they belong together.
       now = await look();
@@ -330,24 +344,6 @@ class Counted extends Histogram {
       { metricName: `${this.#name}_count`, labels, value: count },
     ];
   }
-}
-
-/** By the template of the route, of which there is a fixed number; never by the address. */
-function observeRequests(app: App, requests: Histogram): void {
-  const observers = new Map<string, { observe(seconds: number): void }>();
-  app.addHook('onResponse', (request, reply, done) => {
-    const route = request.routeOptions.url ?? 'none';
-    const method = route === 'none' ? 'none' : request.method;
-    const status = `${Math.floor(reply.statusCode / 100)}xx`;
-    const key = `${method} ${route} ${status}`;
-    let observer = observers.get(key);
-    if (observer === undefined) {
-      observer = requests.labels(method, route, status);
-      observers.set(key, observer);
-    }
-    observer.observe(reply.elapsedTime / 1000);
-    done();
-  });
 }
 
 /** Whether a promise came true in time; a rejection is no. */

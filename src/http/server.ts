@@ -21,6 +21,7 @@ import { scheduleRoutes } from './routes/schedules.ts';
 import { serviceRoutes } from './routes/service.ts';
 import { taskRoutes } from './routes/tasks.ts';
 import { topicRoutes } from './routes/topics.ts';
+import { traceRequests } from './tracing.ts';
 import { validatorCompiler } from './validation.ts';
 import { Waits } from './waits.ts';
 
@@ -85,7 +86,8 @@ export async function createServer(queue: Queue, options: ServerOptions = {}): P
     metrics: metricsOf(queue, { processMetrics: options.processMetrics ?? false }),
   };
 
-  surroundings.metrics.observe(app);
+  measureRequests(app, surroundings);
+  traceRequests(app);
   for (const schema of NAMED) app.addSchema(schema);
   app.setValidatorCompiler(validatorCompiler(NAMED));
   handleErrors(app, log);
@@ -137,6 +139,15 @@ function logRequests(app: App, log: HttpLogger): void {
   app.addHook('onResponse', (request, reply, done) => {
     const { method, routeOptions, ip } = request;
     log.debug({ method, route: routeOptions.url, ip, status: reply.statusCode, ms: reply.elapsedTime }, 'answered');
+    done();
+  });
+}
+
+function measureRequests(app: App, { metrics }: Surroundings): void {
+  app.addHook('onResponse', (request, reply, done) => {
+    const { url: route } = request.routeOptions;
+    const method = route === undefined ? 'none' : request.method;
+    metrics.answered(method, route ?? 'none', reply.statusCode, reply.elapsedTime / 1000);
     done();
   });
 }

@@ -57,6 +57,7 @@ import {
   unlessUnreachable,
 } from './peers.ts';
 import { Session } from './session.ts';
+import { tellEnqueue, tellLease, tellSettle } from './spans.ts';
 import type { Topic } from './topics.ts';
 import { checkLease, checkMessageId, checkSchedule, checkScheduleName, checkScheduleTopic } from './validate.ts';
 import { withoutHolder } from './why.ts';
@@ -242,16 +243,22 @@ export class LocalQueue implements Queue {
     input: TaskInput | readonly TaskInput[],
     options: EnqueueOptions = {},
   ): Promise<EnqueueResult | readonly EnqueueResult[]> {
-    return this.#timed(this.#measures.enqueue, async ({ enqueuer }) => {
-      if (Array.isArray(input)) return enqueuer.enqueue(topic, input as readonly TaskInput[], options);
-      const [result] = await enqueuer.enqueue(topic, [input as TaskInput], options);
-      // A list has an answer a task; a single one that is refused must not look like one that was taken.
-      if (result!.id === null) throw new QueueError(result!.code as ErrorCode, result!.detail);
-      return result!;
-    });
+    return tellEnqueue(topic, input, (input) =>
+      this.#timed(this.#measures.enqueue, async ({ enqueuer }) => {
+        if (Array.isArray(input)) return enqueuer.enqueue(topic, input as readonly TaskInput[], options);
+        const [result] = await enqueuer.enqueue(topic, [input as TaskInput], options);
+        // A list has an answer a task; a single one that is refused must not look like one that was taken.
+        if (result!.id === null) throw new QueueError(result!.code as ErrorCode, result!.detail);
+        return result!;
+      }),
+    );
   }
 
   lease(request: LeaseRequest = {}): Promise<readonly LeasedTask[]> {
+    return tellLease(() => this.#lease(request));
+  }
+
+  #lease(request: LeaseRequest): Promise<readonly LeasedTask[]> {
     return this.#run(async (session) => {
       if (session.engine.store.exclusive || this.#address !== null) return this.#dispatcher!.lease(request);
       this.#leasing++;
@@ -284,7 +291,7 @@ export class LocalQueue implements Queue {
   }
 
   settle(request: SettleRequest): Promise<SettleResult> {
-    return this.#timed(this.#measures.settle, ({ settler }) => settler.settle(request));
+    return tellSettle(request, () => this.#timed(this.#measures.settle, ({ settler }) => settler.settle(request)));
   }
 
   task(

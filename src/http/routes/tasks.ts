@@ -1,5 +1,6 @@
 import { QueueError } from '../../core/errors.ts';
 import type { EnqueueResult } from '../../queue/api.ts';
+import { carrying, contextOfHeaders } from '../../telemetry/trace-context.ts';
 import type { App, Surroundings } from '../app.ts';
 import { Ref } from '../contract/schema.ts';
 import { NoQuery } from '../contract/service.ts';
@@ -42,9 +43,11 @@ export function taskRoutes(app: App, { queue, waits }: Surroundings): void {
     },
     async (request, reply) => {
       const idempotencyKey = request.headers['idempotency-key'];
+      const trace = contextOfHeaders(request.headers);
+      const inputs = tasksFromWire(request.body.tasks);
       const tasks = await queue.enqueue(
         request.params.topic,
-        tasksFromWire(request.body.tasks),
+        trace === null ? inputs : carrying(inputs, trace),
         idempotencyKey === undefined ? undefined : { idempotencyKey },
       );
       refuseWhereAllWereRefused(tasks);
