@@ -27,7 +27,10 @@ export interface TaskInput {
   readonly runAt?: number;
   /** Expires when it was not completed this long after its enqueue. */
   readonly ttlMs?: number;
-  /** Strings by name, handed to the worker unchanged; 8 KiB in all. */
+  /**
+   * Strings by name, handed to the worker unchanged; 8 KiB in all. Where the caller is in a trace, `traceparent` and
+   * `tracestate` are put beside them, unless they have them already.
+   */
   readonly metadata?: Readonly<Record<string, string>>;
   /** Deliveries before the dead letters; the topic's when absent. */
   readonly maxAttempts?: number;

@@ -244,13 +244,13 @@ export class LocalQueue implements Queue {
     options: EnqueueOptions = {},
   ): Promise<EnqueueResult | readonly EnqueueResult[]> {
     return tellEnqueue(topic, input, (input) =>
-      this.#timed(this.#measures.enqueue, async ({ enqueuer }) => {
+      this.#change(async ({ enqueuer }) => {
         if (Array.isArray(input)) return enqueuer.enqueue(topic, input as readonly TaskInput[], options);
         const [result] = await enqueuer.enqueue(topic, [input as TaskInput], options);
         // A list has an answer a task; a single one that is refused must not look like one that was taken.
         if (result!.id === null) throw new QueueError(result!.code as ErrorCode, result!.detail);
         return result!;
-      }),
+      }, this.#measures.enqueue),
     );
   }
 
@@ -291,7 +291,7 @@ export class LocalQueue implements Queue {
   }
 
   settle(request: SettleRequest): Promise<SettleResult> {
-    return tellSettle(request, () => this.#timed(this.#measures.settle, ({ settler }) => settler.settle(request)));
+    return tellSettle(request, () => this.#change(({ settler }) => settler.settle(request), this.#measures.settle));
   }
 
   task(
@@ -656,37 +656,34 @@ export class LocalQueue implements Queue {
     await this.#store?.close();
   }
 
-  /** Every call goes through here: refused once the queue stops, which waits for those under way. */
-  async #run<T>(call: (session: Session) => Promise<T>): Promise<T> {
+  /**
+   * Every call goes through here: refused once the queue stops, which waits for those under way.
+   * @param seconds is told how long it took
+   */
+  async #run<T>(call: (session: Session) => Promise<T>, seconds?: Distribution): Promise<T> {
     if (this.#stopped !== null) throw new QueueError('shutting-down');
     if (this.#session === null) throw new QueueError('store-unavailable', this.#unreached);
     this.#running++;
+    const startedAt = seconds === undefined ? 0 : this.#env.monotonic();
     try {
       return await call(this.#session);
     } catch (error) {
       if (error instanceof StoreUnavailableError) throw new QueueError('store-unavailable', error.message, [], error);
       throw error;
     } finally {
+      seconds?.observe((this.#env.monotonic() - startedAt) / 1000);
       this.#running--;
       if (this.#running === 0) this.#idle?.();
     }
   }
 
   /** A call that changes something is answered once those who schedule it know: this server may die in the next moment. */
-  #change<T>(call: (session: Session) => Promise<T>): Promise<T> {
+  #change<T>(call: (session: Session) => Promise<T>, seconds?: Distribution): Promise<T> {
     return this.#run(async (session) => {
       const value = await call(session);
       await session.neighbours.passedOn();
       return value;
-    });
-  }
-
-  #timed<T>(seconds: Distribution, call: (session: Session) => Promise<T>): Promise<T> {
-    const startedAt = this.#env.monotonic();
-    const answer = this.#change(call);
-    const end = (): void => seconds.observe((this.#env.monotonic() - startedAt) / 1000);
-    answer.then(end, end);
-    return answer;
+    }, seconds);
   }
 
   async #sweep(): Promise<void> {

@@ -69,7 +69,8 @@ export const TaskInput = Strict(
     ),
     metadata: Type.Optional(
       Strings({
-        description: 'Strings by name, handed to the worker unchanged; 8 KiB in all.',
+        description:
+          'Strings by name, handed to the worker unchanged; 8 KiB in all. `traceparent` and `tracestate` of the request are put beside them, unless they have them already.',
         examples: [{ traceparent: '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01' }],
       }),
     ),
