@@ -16,12 +16,16 @@ import { type Measures, measured } from './measures.ts';
 
 /** A store whose calls are measured by their names. Whole tables are read by nobody here, and left out. */
 export class MeasuredStore implements Store {
+  readonly meta: StoreMeta;
+  readonly exclusive: boolean;
   readonly #store: Store;
   readonly #measures: Measures;
   readonly #clock: () => number;
 
   /** @param clock milliseconds since any moment */
   constructor(store: Store, measures: Measures, clock: () => number) {
+    this.meta = store.meta;
+    this.exclusive = store.exclusive;
     this.#store = store;
     this.#measures = measures;
     this.#clock = clock;
@@ -29,14 +33,6 @@ export class MeasuredStore implements Store {
 
   get description(): string {
     return this.#store.description;
-  }
-
-  get meta(): StoreMeta {
-    return this.#store.meta;
-  }
-
-  get exclusive(): boolean {
-    return this.#store.exclusive;
   }
 
   now(): number {

@@ -142,20 +142,18 @@ export class Settler {
     if (changes.length === 0) return;
     const answers = await this.#change(log, changes);
     const done: Item<Ack>[] = [];
-    const applied = new Set<number>();
+    const repeated = new Set<number>();
     for (const [at, item] of accepted.entries()) {
       const answer = answers[at]!;
-      if (answer.applied) {
-        this.#engine.counters.succeeded++;
-        applied.add(item.id);
-      }
+      if (answer.applied) this.#engine.counters.succeeded++;
+      else repeated.add(item.id);
       // The lease id stays on the row: an ack that is repeated was good.
       const good = answer.applied || (answer.row?.status === 'done' && answer.row.leaseId === item.leaseId);
       // What follows a settlement follows a repeated one as well: whoever did it first may have died in between.
       if (good) done.push(item);
       results[item.index] = good ? { leaseId: item.token, ok: true } : refused(item.token, 'lease-lost');
     }
-    await this.#ended(log, topic, done, applied, now);
+    await this.#ended(log, topic, done, repeated, now);
   }
 
   /** Chunks keep a batch small; chunks of one segment go through its group commit together with others. */
@@ -169,18 +167,18 @@ export class Settler {
 
   /**
    * What follows an ack: limits count it, the message rows say so, and the scanner may pass.
-   * @param applied ids of those that were not done before
+   * @param repeated ids of those that were done before
    */
   async #ended(
     log: Log,
     topic: Topic,
     done: readonly Item<unknown>[],
-    applied: ReadonlySet<number>,
+    repeated: ReadonlySet<number>,
     now: number,
   ): Promise<void> {
     const { signals } = this.#engine;
     const succeeded = (id: number, enqueuedAt: number): void => {
-      if (applied.has(id)) this.#engine.measures.ageAtSuccess.observe(Math.max(0, now - enqueuedAt) / 1000);
+      if (!repeated.has(id)) this.#engine.measures.ageAtSuccess.observe(Math.max(0, now - enqueuedAt) / 1000);
     };
     if (done.length === 0) return;
     const ended: { readonly task: Known; readonly id: number }[] = [];

@@ -192,6 +192,25 @@ describe('the store and other servers', () => {
   });
 });
 
+test('each task is counted once, at whichever server it was handed out, and settled', async () => {
+  const { env, server } = await sharedStore();
+  const [first, second] = [await server(), await server()];
+  const topics = Array.from({ length: 12 }, (_, nth) => `t${nth}`);
+  for (const topic of topics) await first.queue.enqueue(topic, { payload: topic });
+  await env.advance(2_000);
+  const leased = await first.queue.lease({ max: 100 });
+  expect(leased).toHaveLength(topics.length);
+  const ack = leased.map(({ leaseId }) => ({ leaseId }));
+  await second.queue.settle({ ack });
+  await second.queue.settle({ ack });
+  const [here, there] = [first.queue.measures(), second.queue.measures()];
+  expect(here.wait.count).toBeGreaterThan(0);
+  expect(there.wait.count).toBeGreaterThan(0);
+  expect(here.wait.count + there.wait.count).toBe(topics.length);
+  expect(here.wait.sum + there.wait.sum).toBeCloseTo(2 * topics.length, 0);
+  expect([here.ageAtSuccess.count, there.ageAtSuccess.count]).toEqual([0, topics.length]);
+});
+
 test('budgets are told where there are some, and not where there are none', async () => {
   const { queue } = await testQueue();
   const of = (now: number, limit: number) => ({ now, limit });

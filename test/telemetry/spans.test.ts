@@ -81,6 +81,21 @@ onBoth('a client', (start) => {
     });
   });
 
+  test('a wait for the result by a caller who is in no trace is in that of the task', async () => {
+    const spans = startSdk();
+    const { connect } = await start();
+    const client = connect();
+    const running = client.subscriber('t').run(() => 1);
+    const handle = await client.publisher().publish('t', 1);
+    expect(await handle.result()).toBe(1);
+    expect(parentOf(spans.one('result t'))).toBe(idOf(spans.one('send t')));
+    await expect(handle.result({ signal: AbortSignal.abort(new Error('enough')) })).rejects.toThrow('enough');
+    const [, second] = await spans.until('result t', 2);
+    expect(brief(second!)).toMatchObject({ status: 'ERROR', attributes: { 'error.type': 'Error' } });
+    await client.drain();
+    await running;
+  });
+
   test('what fails says so: a handler, a publish, a settlement', async () => {
     const spans = startSdk();
     const { connect, queue } = await start();
