@@ -63,14 +63,14 @@ module.exports = {
       comment: 'queue and scheduler know neither HTTP nor its clients.',
       severity: 'error',
       from: { path: '^src/(queue|scheduler)/' },
-      to: { path: '^(src|crawler-example)/', pathNot: '^src/(core|store|queue|scheduler)/' },
+      to: { path: '^(src|crawler-example)/', pathNot: '^src/(core|store|queue|scheduler|telemetry)/' },
     },
     {
       name: 'http-reaches-queue-only',
       comment: 'http speaks to the queue, not to what the queue is made of. (core: error codes, bounds, types.)',
       severity: 'error',
       from: { path: '^src/http/' },
-      to: { path: '^(src|crawler-example)/', pathNot: '^src/(http|queue|core)/' },
+      to: { path: '^(src|crawler-example)/', pathNot: '^src/(http|queue|core|telemetry)/' },
     },
     {
       name: 'client-reaches-http-only',
@@ -80,16 +80,24 @@ module.exports = {
       from: { path: '^src/client/' },
       to: {
         path: '^(src|crawler-example|examples)/',
-        pathNot: '^src/(client|core)/',
+        pathNot: '^src/(client|core|telemetry)/',
         dependencyTypesNot: ['type-only'],
       },
     },
     {
       name: 'client-needs-no-packages',
-      comment: 'Whoever uses the client alone loads Node and the client.',
+      comment:
+        'Whoever uses the client alone loads Node, the client, and the API of OpenTelemetry, which does nothing by itself.',
       severity: 'error',
-      from: { path: '^src/client/' },
-      to: { dependencyTypesNot: ['type-only', 'core', 'local'] },
+      from: { path: '^src/(client|telemetry)/' },
+      to: { dependencyTypesNot: ['type-only', 'core', 'local'], pathNot: '/@opentelemetry/api/' },
+    },
+    {
+      name: 'telemetry-stands-alone',
+      comment: 'What spans have in common, for the queue, the server and the client.',
+      severity: 'error',
+      from: { path: '^src/telemetry/' },
+      to: { path: '^(src|crawler-example)/', pathNot: '^src/(telemetry|core)/' },
     },
     {
       name: 'example-uses-the-package',

@@ -11,6 +11,7 @@ import { failedAttempt } from '../core/scan.ts';
 import { Counters, type Engine, silentLogger } from '../queue/engine.ts';
 import { type Environment, systemEnvironment } from '../queue/environment.ts';
 import { readByIds } from '../queue/locate.ts';
+import { Measures } from '../queue/measures.ts';
 import { liveRow, Messages, topicOf } from '../queue/messages.ts';
 import { asPending, Mover, readHead } from '../queue/move.ts';
 import { definitely } from '../queue/outcomes.ts';
@@ -65,6 +66,7 @@ export class Repairer {
       messages: new Messages(store, env),
       activity: { ensure: (log) => this.#record(log.address), confirm: (log) => this.#record(log.address) },
       counters: new Counters(),
+      measures: new Measures(),
       signals: { ready() {}, due() {}, news() {}, delayed() {}, left: async () => {}, settled() {}, changed() {} },
       log: silentLogger,
       holds: () => false,

@@ -1,4 +1,6 @@
+import { type Context, context, ROOT_CONTEXT } from '@opentelemetry/api';
 import { BATCH_BYTES, BATCH_ENTRIES } from '../core/bounds.ts';
+import { callIn } from '../telemetry/spans.ts';
 import { isRefusal } from './errors.ts';
 
 /** How long an item waits for others while another call is under way, in milliseconds. */
@@ -7,6 +9,8 @@ const LINGER_MS = 3;
 interface Waiting<I, O> {
   readonly item: I;
   readonly bytes: number;
+  /** In which it was added. */
+  readonly context: Context;
   readonly resolve: (answer: O) => void;
   readonly reject: (error: unknown) => void;
 }
@@ -42,7 +46,7 @@ export class Batcher<I, O> {
   /** @param bytes what it adds to a call, roughly */
   add(item: I, bytes: number): Promise<O> {
     return new Promise((resolve, reject) => {
-      this.#waiting.push({ item, bytes, resolve, reject });
+      this.#waiting.push({ item, bytes, context: context.active(), resolve, reject });
       this.#bytes += bytes;
       if (this.#underWay >= CALLS) return;
       if (this.#waiting.length >= BATCH_ENTRIES || this.#bytes >= BATCH_BYTES) this.#flush();
@@ -80,7 +84,9 @@ export class Batcher<I, O> {
 
   async #carry(batch: readonly Waiting<I, O>[]): Promise<void> {
     try {
-      const answers = await this.#send(batch.map(({ item }) => item));
+      // A call of several belongs to the trace of none of them.
+      const of = batch.length === 1 ? batch[0]!.context : ROOT_CONTEXT;
+      const answers = await callIn(of, () => this.#send(batch.map(({ item }) => item)));
       for (const [at, { resolve }] of batch.entries()) resolve(answers[at]!);
     } catch (error) {
       if (batch.length > 1 && isRefusal(error)) await Promise.all(batch.map((one) => this.#carry([one])));

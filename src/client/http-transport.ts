@@ -1,6 +1,7 @@
 import http from 'node:http';
 import https from 'node:https';
 import { type ConnectionOptions, createSecureContext } from 'node:tls';
+import { context, propagation } from '@opentelemetry/api';
 import { invalid } from '../core/errors.ts';
 import { currentTls, type TlsCredentials, type TlsSource } from '../core/tls.ts';
 import { ConnectionError } from './errors.ts';
@@ -91,19 +92,21 @@ export class HttpTransport {
       }
       let arrived = false;
       let asked = false;
+      const sent: Record<string, string | number> = {
+        accept: 'application/json',
+        ...this.#authorization,
+        ...(body === undefined
+          ? {}
+          : { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) }),
+        ...headers,
+      };
+      propagation.inject(context.active(), sent);
       const request = this.#request({
         ...this.#target,
         ...secure,
         method,
         path: this.#basePath + path,
-        headers: {
-          accept: 'application/json',
-          ...this.#authorization,
-          ...(body === undefined
-            ? {}
-            : { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) }),
-          ...headers,
-        },
+        headers: sent,
       });
       const end = (): void => {
         clearTimeout(timer);

@@ -1,10 +1,12 @@
 import { randomUUID } from 'node:crypto';
+import { SpanKind } from '@opentelemetry/api';
 import { type ErrorCode, invalid, QueueError } from '../core/errors.ts';
 import { checkFields, TASK_FIELDS } from '../core/fields.ts';
 import { jsonText } from '../core/json.ts';
 import { messageIdFromKey } from '../core/message.ts';
 import { integer } from '../core/numbers.ts';
 import type { EnqueueResult, JsonValue, TaskInfo, TaskInput, TaskPayload } from '../queue/api.ts';
+import { awaiting, sending, tracer } from '../telemetry/spans.ts';
 import { abortedBy } from './abort.ts';
 import { Batcher } from './batcher.ts';
 import type { ClientContext } from './context.ts';
@@ -73,11 +75,22 @@ export class Publisher<T extends TopicSchemas = AnyTopics> extends Drainable {
     payload: PayloadOf<T, N>,
     options: PublishOptions = {},
   ): Promise<TaskHandle> {
-    return handled(this.#publish(topic, payload, options));
+    return handled(this.#told(topic, payload, options));
   }
 
   protected override stopTaking(): void {}
   protected override giveBack(): void {}
+
+  #told(topic: string, payload: unknown, options: PublishOptions): Promise<TaskHandle> {
+    const by = tracer();
+    if (by === null) return this.#publish(topic, payload, options);
+    return sending(
+      by,
+      { topic, tasks: [options], isBatch: false, kindOtherwise: SpanKind.CLIENT },
+      ([carried = options]) => this.#publish(topic, payload, carried),
+      ({ id }) => ({ id }),
+    );
+  }
 
   async #publish(topic: string, payload: unknown, options: PublishOptions): Promise<TaskHandle> {
     this.checkOpen();
@@ -85,11 +98,14 @@ export class Publisher<T extends TopicSchemas = AnyTopics> extends Drainable {
     try {
       const [task, bytes] = await this.#check(topic, payload, options);
       const isRepeatable = options.onDuplicate !== 'again' || options.messageId === undefined;
-      const result = await this.#batcher(topic, isRepeatable).add(task, bytes);
-      if (result.id === null) throw new QueueError(result.code as ErrorCode, result.detail);
-      const { id } = result;
-      const deduplicated = result.deduplicated && options.messageId !== undefined;
-      return { topic, id, deduplicated, result: (wait) => handled(this.#result(topic, id, wait)) };
+      const answer = await this.#batcher(topic, isRepeatable).add(task, bytes);
+      if (answer.id === null) throw new QueueError(answer.code as ErrorCode, answer.detail);
+      const { id } = answer;
+      const deduplicated = answer.deduplicated && options.messageId !== undefined;
+      const { metadata = {} } = options;
+      const result = (wait?: ResultOptions): Promise<JsonValue> =>
+        handled(awaiting({ topic, id, metadata }, () => this.#result(topic, id, wait)));
+      return { topic, id, deduplicated, result };
     } finally {
       done();
     }

@@ -1,10 +1,12 @@
 import { setMaxListeners } from 'node:events';
 import { hostname } from 'node:os';
+import { ROOT_CONTEXT } from '@opentelemetry/api';
 import { LEASE_MS, LEASE_TASKS, WAIT_MS, WORKER_BYTES } from '../core/bounds.ts';
 import { invalid, QueueError } from '../core/errors.ts';
 import { checkFields } from '../core/fields.ts';
 import { integer, optionalInteger } from '../core/numbers.ts';
 import type { JsonValue, LeasedTask, LeaseRequest } from '../queue/api.ts';
+import { callIn, processing, received, tracer } from '../telemetry/spans.ts';
 import { untilAborted } from './abort.ts';
 import type { ClientContext, Trouble } from './context.ts';
 import { Drainable } from './drainable.ts';
@@ -144,7 +146,10 @@ export class Subscriber<K extends Task = Task> extends Drainable implements Asyn
         this.checkOpen();
         leave = this.#enter();
       }
+      const askedAt = Date.now();
       last = await this.#take(mine);
+      const by = tracer();
+      if (by !== null && last !== null) received(by, [last], askedAt);
       return last === null ? end() : { done: false, value: asTask<K>(last) };
     };
     const iterator: AsyncIterableIterator<K> = {
@@ -201,13 +206,16 @@ export class Subscriber<K extends Task = Task> extends Drainable implements Asyn
   /** Never rejects. */
   async #work(delivery: Delivery, handler: Handler<K>): Promise<void> {
     const done = this.hold();
+    const work = processing(delivery);
     try {
-      const result = await asHandlerOf(this, () => handler(asTask<K>(delivery)));
-      await this.#succeed(delivery, result);
+      const result = await work.run(() => asHandlerOf(this, () => handler(asTask<K>(delivery))));
+      work.end();
+      await work.run(() => this.#succeed(delivery, result));
     } catch (error) {
+      work.end(error);
       if (this.isClosed) return;
       this.#report(error, 'handler', delivery);
-      await this.#fail(delivery, error);
+      await work.run(() => this.#fail(delivery, error));
     } finally {
       done();
     }
@@ -319,7 +327,8 @@ export class Subscriber<K extends Task = Task> extends Drainable implements Asyn
     const callOff = this.#stopped.signal;
     try {
       const askedAt = performance.now();
-      const tasks = await connection.call(() => this.#ask(max), {
+      // Not in the trace of whoever was the first to want one, or of the task that is done now.
+      const tasks = await connection.call(() => callIn(ROOT_CONTEXT, () => this.#ask(max)), {
         forMs: Number.POSITIVE_INFINITY,
         signal: this.closing,
         callOff,

@@ -2,6 +2,7 @@ import type { StandardSchemaV1 } from '@standard-schema/spec';
 import { QueueError } from '../core/errors.ts';
 import { isFromKey } from '../core/message.ts';
 import type { JsonValue, LeasedTask, SettleItem } from '../queue/api.ts';
+import { type SettleName, settling, tracer } from '../telemetry/spans.ts';
 import { handled, isLeaseLost, isRefusal, RetryAfterError, refusalOf, sayError, UnrecoverableError } from './errors.ts';
 import { HeldLease } from './held-lease.ts';
 import type { Nack, Settlements } from './settlements.ts';
@@ -138,16 +139,16 @@ export class Delivery implements Task {
   }
 
   success(result?: JsonValue): Promise<void> {
-    return handled(this.#settle(async () => this.#settlements.ack(this.#leaseId, result)));
+    return handled(this.#settle('ack', async () => this.#settlements.ack(this.#leaseId, result)));
   }
 
   fail(reason: unknown): Promise<void> {
     const nack = { reason: sayError(reason), ...whatNext(reason) };
-    return handled(this.#settle(() => this.#settlements.nack(this.#leaseId, nack)));
+    return handled(this.#settle('nack', () => this.#settlements.nack(this.#leaseId, nack)));
   }
 
   release(): Promise<void> {
-    return handled(this.#settle(() => this.#settlements.release(this.#leaseId)));
+    return handled(this.#settle('release', () => this.#settlements.release(this.#leaseId)));
   }
 
   saveProgress(position: JsonValue): Promise<void> {
@@ -159,13 +160,20 @@ export class Delivery implements Task {
     if (!answer.ok) throw refusalOf(answer);
   }
 
-  async #settle(send: () => Promise<SettleItem>): Promise<void> {
+  #told(name: SettleName, send: () => Promise<SettleItem>): Promise<SettleItem> {
+    const by = tracer();
+    if (by === null) return send();
+    const about = { name, topics: [this.topic], count: null, tasks: [this] };
+    return settling(by, about, send, (item) => (item.ok ? { id: this.id } : { id: this.id, error: item.code }));
+  }
+
+  async #settle(name: SettleName, send: () => Promise<SettleItem>): Promise<void> {
     if (this.#isSettled) throw new QueueError('task-settled', 'This worker has settled the task already');
     this.#isSettled = true;
     this.#lease.drop();
     let refusal: QueueError;
     try {
-      const answer = await send();
+      const answer = await this.#told(name, send);
       if (answer.ok) {
         this.#onEnd();
         return;

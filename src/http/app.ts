@@ -2,7 +2,9 @@ import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { FastifyBaseLogger, FastifyInstance, FastifyTypeProvider } from 'fastify';
 import type { TSchema } from 'typebox';
 import type { ErrorCode } from '../core/errors.ts';
+import type { Budgets } from './budgets.ts';
 import type { Wire } from './contract/schema.ts';
+import type { Metrics } from './metrics.ts';
 import type { Waits } from './waits.ts';
 
 /** Gives handlers the static types of their schemas. */
@@ -28,8 +30,9 @@ export interface Surroundings {
   readonly log: HttpLogger | null;
   /** Whether the server refuses new work already. */
   readonly isStopping: () => boolean;
-  /** Whether /metrics has those of the process too. */
-  readonly processMetrics: boolean;
+  readonly metrics: Metrics;
+  /** What this process has taken on; absent where nothing bounds it. */
+  readonly budgets?: Budgets;
 }
 
 /** What a route's entry in the OpenAPI document says beside its schemas. */

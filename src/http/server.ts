@@ -16,6 +16,7 @@ import { Task, TaskInput } from './contract/tasks.ts';
 import { Cursors, Topic } from './contract/topics.ts';
 import { describeApi } from './docs.ts';
 import { answerClientError, answerError, handleErrors } from './errors.ts';
+import { metricsOf } from './metrics.ts';
 import { parseQuery } from './query.ts';
 import { adminRoutes } from './routes/admin.ts';
 import { keyRoutes } from './routes/keys.ts';
@@ -26,6 +27,7 @@ import { serviceRoutes } from './routes/service.ts';
 import { taskRoutes } from './routes/tasks.ts';
 import { topicRoutes } from './routes/topics.ts';
 import { contextOf, Handshakes, httpsOptions, type ServerTls } from './tls.ts';
+import { traceRequests } from './tracing.ts';
 import { validatorCompiler } from './validation.ts';
 import { Waits } from './waits.ts';
 
@@ -103,9 +105,11 @@ export async function createServer(queue: Queue, options: ServerOptions = {}): P
     waits,
     log,
     isStopping: () => stopping !== null,
-    processMetrics: options.processMetrics ?? false,
+    metrics: metricsOf(queue, { processMetrics: options.processMetrics ?? false }),
   };
 
+  measureRequests(app, surroundings);
+  traceRequests(app);
   for (const schema of NAMED) app.addSchema(schema);
   app.setValidatorCompiler(validatorCompiler(NAMED));
   handleErrors(app, log);
@@ -171,6 +175,15 @@ function logRequests(app: App, log: HttpLogger): void {
       { method, route: routeOptions.url, ip, key: caller?.key?.id, status: reply.statusCode, ms: reply.elapsedTime },
       'answered',
     );
+    done();
+  });
+}
+
+function measureRequests(app: App, { metrics }: Surroundings): void {
+  app.addHook('onResponse', (request, reply, done) => {
+    const { url: route } = request.routeOptions;
+    const method = route === undefined ? 'none' : request.method;
+    metrics.answered(method, route ?? 'none', reply.statusCode, reply.elapsedTime / 1000);
     done();
   });
 }

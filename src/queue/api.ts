@@ -4,6 +4,9 @@
  * the codes named below are those particular to the call.
  */
 import type { TopicSettings } from '../core/settings.ts';
+import type { QueueMeasures } from './measures.ts';
+
+export type { CallMeasures, Distribution, QueueMeasures } from './measures.ts';
 
 /** Any JSON value, or bytes. */
 export type JsonValue = null | boolean | number | string | readonly JsonValue[] | { readonly [key: string]: JsonValue };
@@ -24,7 +27,10 @@ export interface TaskInput {
   readonly runAt?: number;
   /** Expires when it was not completed this long after its enqueue. */
   readonly ttlMs?: number;
-  /** Strings by name, handed to the worker unchanged; 8 KiB in all. */
+  /**
+   * Strings by name, handed to the worker unchanged; 8 KiB in all. Where the caller is in a trace, `traceparent` and
+   * `tracestate` are put beside them, unless they have them already.
+   */
   readonly metadata?: Readonly<Record<string, string>>;
   /** Deliveries before the dead letters; the topic's when absent. */
   readonly maxAttempts?: number;
@@ -462,6 +468,8 @@ export interface Queue {
   deleteSchedule(name: string): Promise<void>;
 
   status(): QueueStatus;
+  /** How long its work takes, and how much of it there is, since the start. */
+  measures(): QueueMeasures;
   readiness(): Promise<Readiness>;
 
   /** Refuses new work, ends waits, finishes what runs, and lets go of the store. Idempotent. */

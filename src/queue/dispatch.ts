@@ -5,6 +5,7 @@ import type { NodeRow } from '../store/store.ts';
 import type { LeasedTask, LeaseRequest } from './api.ts';
 import type { Environment } from './environment.ts';
 import { isFull, type LeaseCall, type Leaser } from './lease.ts';
+import type { Measures } from './measures.ts';
 import { PeerWaits } from './peer-waits.ts';
 import { type PeerCalls, type Transport, unlessUnreachable } from './peers.ts';
 import { type CheckedLease, checkLease, checkLeaseFields } from './validate.ts';
@@ -27,6 +28,7 @@ export interface Holders {
 
 interface DispatchContext {
   readonly env: Environment;
+  readonly measures: Measures;
   readonly transport: Transport;
   readonly leaser: Leaser;
   readonly ring: ReadyRing;
@@ -42,6 +44,7 @@ interface DispatchContext {
  */
 export class Dispatcher {
   readonly #env: Environment;
+  readonly #measures: Measures;
   readonly #transport: Transport;
   readonly #leaser: Leaser;
   readonly #ring: ReadyRing;
@@ -54,8 +57,9 @@ export class Dispatcher {
   #turn = 0;
   #stopped = false;
 
-  constructor({ env, transport, leaser, ring, holders, release }: DispatchContext) {
+  constructor({ env, measures, transport, leaser, ring, holders, release }: DispatchContext) {
     this.#env = env;
+    this.#measures = measures;
     this.#transport = transport;
     this.#leaser = leaser;
     this.#ring = ring;
@@ -76,6 +80,7 @@ export class Dispatcher {
     // By the clock that no one sets: while the store's stands still, having been set back, calls end all the same.
     const deadline = this.#env.monotonic() + request.waitMs;
     const call = this.#leaser.begin(request, signal);
+    let askedAt = this.#env.monotonic();
     for (;;) {
       const isWrong = await this.#takeAnywhere(call, input);
       if (isWrong && !isFull(call)) {
@@ -84,6 +89,7 @@ export class Dispatcher {
       }
       if (call.tasks.length > 0 || this.#stopped || signal?.aborted || this.#env.monotonic() >= deadline) break;
       await this.#wait(request, input, deadline, signal);
+      askedAt = this.#env.monotonic();
     }
     if (signal?.aborted) {
       // Whoever asked is gone: others get what it was given, or was woken for.
@@ -91,6 +97,7 @@ export class Dispatcher {
       this.#ring.passOn();
       return [];
     }
+    if (call.tasks.length > 0) this.#measures.lease.observe((this.#env.monotonic() - askedAt) / 1000);
     if (this.#stopped && call.tasks.length === 0) throw new QueueError('shutting-down');
     return call.tasks;
   }

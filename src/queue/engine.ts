@@ -1,6 +1,7 @@
 import type { Store } from '../store/store.ts';
 import type { Environment, Resolution } from './environment.ts';
 import type { Log } from './log.ts';
+import type { Measures } from './measures.ts';
 import type { Messages } from './messages.ts';
 import type { Tenure } from './tenure.ts';
 import type { Topic, TopicBook } from './topics.ts';
@@ -13,6 +14,7 @@ export interface Engine {
   readonly messages: Messages;
   readonly activity: Activity;
   readonly counters: Counters;
+  readonly measures: Measures;
   readonly signals: Signals;
   readonly log: QueueLogger;
   /** Whether it is sure that nobody else schedules the shard, nor has looked for what is in it since this server does. */

@@ -89,9 +89,13 @@ export class Leaser {
       for (let left = count; left > 0; left -= BATCH_ENTRIES) {
         const claim = this.#claimer.claim(topic, log, Math.min(left, BATCH_ENTRIES), grant);
         parts.push(
-          claim.then((claimed) =>
-            claimed.map((one) => ({ task: leasedTask(log.address, one), size: entryBytes(one.entry) })),
-          ),
+          claim.then((claimed) => {
+            const now = this.#engine.env.now();
+            return claimed.map((one) => {
+              this.#engine.measures.wait.observe(Math.max(0, now - one.entry.placedAt) / 1000);
+              return { task: leasedTask(log.address, one), size: entryBytes(one.entry) };
+            });
+          }),
         );
       }
       return parts;

@@ -6,6 +6,7 @@ import type { LogAddress } from '../core/entry.ts';
 import { QueueError } from '../core/errors.ts';
 import type { NodeRow } from '../store/store.ts';
 import type { LeasedTask, LeaseRequest } from './api.ts';
+import { type Measures, measured } from './measures.ts';
 
 /** Where a log ends: in the last segment that is not full. */
 export interface LogEnd {
@@ -111,6 +112,17 @@ export interface Transport {
     options: PeerCallOptions,
   ): Promise<PeerCalls[M]['answer']>;
 }
+
+/** The same, with its calls measured by their names. What another server refuses is an answer like any other. */
+export const measuredTransport = (transport: Transport, measures: Measures, clock: () => number): Transport => ({
+  call: (node, method, body, options) =>
+    measured(
+      measures.peerCall(method),
+      clock,
+      () => transport.call(node, method, body, options),
+      (error) => error instanceof PeerUnreachableError,
+    ),
+});
 
 /** Answers what other servers ask. */
 export interface PeerService {

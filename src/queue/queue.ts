@@ -46,8 +46,11 @@ import {
 } from './holder-calls.ts';
 import { Keyring } from './keys.ts';
 import type { Located } from './locate.ts';
+import { MeasuredStore } from './measured-store.ts';
+import { type Distribution, Measures, type QueueMeasures } from './measures.ts';
 import {
   type Interest,
+  measuredTransport,
   NO_TRANSPORT,
   type PeerCalls,
   type PeerMethod,
@@ -56,6 +59,7 @@ import {
   unlessUnreachable,
 } from './peers.ts';
 import { Session } from './session.ts';
+import { tellEnqueue, tellLease, tellSettle } from './spans.ts';
 import { isTelling } from './telling.ts';
 import type { Topic } from './topics.ts';
 import { checkLease, checkMessageId, checkSchedule, checkScheduleName, checkScheduleTopic } from './validate.ts';
@@ -93,6 +97,7 @@ export class LocalQueue implements Queue {
   /** How often it is taking its share of the shards just now. */
   #joining = 0;
   readonly #counters = new Counters();
+  readonly #measures = new Measures();
   readonly #startedAt: number;
   #store: Store | null = null;
   #session: Session | null = null;
@@ -112,7 +117,7 @@ export class LocalQueue implements Queue {
   private constructor(env: Environment, log: QueueLogger, transport: Transport) {
     this.#env = env;
     this.#log = log;
-    this.#transport = transport;
+    this.#transport = measuredTransport(transport, this.#measures, env.monotonic);
     this.#secret = env.token();
     this.#startedAt = env.now();
     this.keys = new Keyring(() => this.#reached(), env);
@@ -171,11 +176,12 @@ export class LocalQueue implements Queue {
     }
   }
 
-  async #begin(store: Store): Promise<void> {
+  async #begin(opened: Store): Promise<void> {
     if (this.#stopped !== null) {
-      await store.close();
+      await opened.close();
       return;
     }
+    const store = new MeasuredStore(opened, this.#measures, this.#env.monotonic);
     // One clock for all servers: the database's.
     this.#env = {
       ...this.#env,
@@ -190,6 +196,7 @@ export class LocalQueue implements Queue {
       store,
       env: this.#env,
       counters: this.#counters,
+      measures: this.#measures,
       log: this.#log,
       transport,
       self: { id: this.#env.token(), address, secret: this.#secret },
@@ -200,6 +207,7 @@ export class LocalQueue implements Queue {
     this.#store = store;
     this.#dispatcher = new Dispatcher({
       env: this.#env,
+      measures: this.#measures,
       transport,
       leaser: session.leaser,
       ring: session.ring,
@@ -246,16 +254,22 @@ export class LocalQueue implements Queue {
     input: TaskInput | readonly TaskInput[],
     options: EnqueueOptions = {},
   ): Promise<EnqueueResult | readonly EnqueueResult[]> {
-    return this.#change(async ({ enqueuer }) => {
-      if (Array.isArray(input)) return enqueuer.enqueue(topic, input as readonly TaskInput[], options);
-      const [result] = await enqueuer.enqueue(topic, [input as TaskInput], options);
-      // A list has an answer a task; a single one that is refused must not look like one that was taken.
-      if (result!.id === null) throw new QueueError(result!.code as ErrorCode, result!.detail);
-      return result!;
-    });
+    return tellEnqueue(topic, input, (input) =>
+      this.#change(async ({ enqueuer }) => {
+        if (Array.isArray(input)) return enqueuer.enqueue(topic, input as readonly TaskInput[], options);
+        const [result] = await enqueuer.enqueue(topic, [input as TaskInput], options);
+        // A list has an answer a task; a single one that is refused must not look like one that was taken.
+        if (result!.id === null) throw new QueueError(result!.code as ErrorCode, result!.detail);
+        return result!;
+      }, this.#measures.enqueue),
+    );
   }
 
   lease(request: LeaseRequest = {}): Promise<readonly LeasedTask[]> {
+    return tellLease(() => this.#lease(request));
+  }
+
+  #lease(request: LeaseRequest): Promise<readonly LeasedTask[]> {
     return this.#run(async (session) => {
       if (session.engine.store.exclusive || this.#address !== null) return this.#dispatcher!.lease(request);
       this.#leasing++;
@@ -288,7 +302,7 @@ export class LocalQueue implements Queue {
   }
 
   settle(request: SettleRequest): Promise<SettleResult> {
-    return this.#change(({ settler }) => settler.settle(request));
+    return tellSettle(request, () => this.#change(({ settler }) => settler.settle(request), this.#measures.settle));
   }
 
   task(
@@ -611,6 +625,11 @@ export class LocalQueue implements Queue {
     };
   }
 
+  measures(): QueueMeasures {
+    this.#measures.scannerLateSeconds = (this.#session?.scanner.lateBy(this.#env.now()) ?? 0) / 1000;
+    return this.#measures;
+  }
+
   async readiness(): Promise<Readiness> {
     if (this.#stopped !== null) return { ready: false, reasons: ['the server is shutting down'] };
     if (this.#store === null || this.#session === null) return { ready: false, reasons: [this.#unreached] };
@@ -648,29 +667,34 @@ export class LocalQueue implements Queue {
     await this.#store?.close();
   }
 
-  /** Every call goes through here: refused once the queue stops, which waits for those under way. */
-  async #run<T>(call: (session: Session) => Promise<T>): Promise<T> {
+  /**
+   * Every call goes through here: refused once the queue stops, which waits for those under way.
+   * @param seconds is told how long it took
+   */
+  async #run<T>(call: (session: Session) => Promise<T>, seconds?: Distribution): Promise<T> {
     if (this.#stopped !== null) throw new QueueError('shutting-down');
     if (this.#session === null) throw new QueueError('store-unavailable', this.#unreached);
     this.#running++;
+    const startedAt = seconds === undefined ? 0 : this.#env.monotonic();
     try {
       return await call(this.#session);
     } catch (error) {
       if (error instanceof StoreUnavailableError) throw new QueueError('store-unavailable', error.message, [], error);
       throw error;
     } finally {
+      seconds?.observe((this.#env.monotonic() - startedAt) / 1000);
       this.#running--;
       if (this.#running === 0) this.#idle?.();
     }
   }
 
   /** A call that changes something is answered once those who schedule it know: this server may die in the next moment. */
-  #change<T>(call: (session: Session) => Promise<T>): Promise<T> {
+  #change<T>(call: (session: Session) => Promise<T>, seconds?: Distribution): Promise<T> {
     return this.#run(async (session) => {
       const value = await call(session);
       await session.neighbours.passedOn();
       return value;
-    });
+    }, seconds);
   }
 
   async #sweep(): Promise<void> {

@@ -18,6 +18,7 @@ import { Leaser } from './lease.ts';
 import { Locator } from './locate.ts';
 import type { Log } from './log.ts';
 import { Manager } from './manage.ts';
+import type { Measures } from './measures.ts';
 import { Messages } from './messages.ts';
 import { asPending, Mover } from './move.ts';
 import type { Hint, Transport } from './peers.ts';
@@ -41,6 +42,7 @@ export interface SessionContext {
   readonly store: Store;
   readonly env: Environment;
   readonly counters: Counters;
+  readonly measures: Measures;
   readonly log: QueueLogger;
   readonly transport: Transport;
   readonly self: Self;
@@ -81,7 +83,7 @@ export class Session {
   #stopped = false;
 
   constructor(context: SessionContext) {
-    const { store, env, counters, log, transport, self } = context;
+    const { store, env, counters, measures, log, transport, self } = context;
     this.#moved = context.moved;
     this.holdings = new Holdings(store, env, log, self, context.holds, {
       gained: (shard, term) => this.#begin(shard, term),
@@ -99,6 +101,7 @@ export class Session {
       messages: new Messages(store, env),
       activity: this.#activity,
       counters,
+      measures,
       log,
       holds: (tenure) => this.holdings.holds(tenure),
       mayClaim: (tenure) => tenure.serves && this.holdings.holds(tenure),

@@ -144,16 +144,18 @@ export class Settler {
     if (changes.length === 0) return;
     const answers = await this.#change(log, changes);
     const done: Item<Ack>[] = [];
+    const repeated = new Set<number>();
     for (const [at, item] of accepted.entries()) {
       const answer = answers[at]!;
       if (answer.applied) this.#engine.counters.succeeded++;
+      else repeated.add(item.id);
       // The lease id stays on the row: an ack that is repeated was good.
       const good = answer.applied || (answer.row?.status === 'done' && answer.row.leaseId === item.leaseId);
       // What follows a settlement follows a repeated one as well: whoever did it first may have died in between.
       if (good) done.push(item);
       results[item.index] = good ? { leaseId: item.token, ok: true } : refused(item.token, 'lease-lost');
     }
-    await this.#ended(log, topic, done, now, endedAt);
+    await this.#ended(log, topic, done, repeated, now, endedAt);
   }
 
   /** Chunks keep a batch small; chunks of one segment go through its group commit together with others. */
@@ -165,9 +167,23 @@ export class Settler {
     return (await Promise.all(parts)).flat();
   }
 
-  /** What follows an ack: limits count it, the message rows say so, and the scanner may pass. */
-  async #ended(log: Log, topic: Topic, done: readonly Item<unknown>[], now: number, endedAt: number): Promise<void> {
+  /**
+   * What follows an ack: limits count it, the message rows say so, and the scanner may pass.
+   * @param repeated ids of those that were done before
+   * @param endedAt by the monotonic clock
+   */
+  async #ended(
+    log: Log,
+    topic: Topic,
+    done: readonly Item<unknown>[],
+    repeated: ReadonlySet<number>,
+    now: number,
+    endedAt: number,
+  ): Promise<void> {
     const { signals } = this.#engine;
+    const succeeded = (id: number, enqueuedAt: number): void => {
+      if (!repeated.has(id)) this.#engine.measures.ageAtSuccess.observe(Math.max(0, now - enqueuedAt) / 1000);
+    };
     if (done.length === 0) return;
     const ended: { readonly task: Known; readonly id: number }[] = [];
     const unknown: number[] = [];
@@ -177,6 +193,7 @@ export class Settler {
         unknown.push(id);
         continue;
       }
+      succeeded(id, open.enqueuedAt);
       if (open.key === null) log.settled(id);
       else {
         log.open.endLease(id);
@@ -187,6 +204,7 @@ export class Settler {
     topic.leaseEnded(endedAt);
     if (unknown.length > 0) {
       for (const head of (await readHeadsByIds(this.#engine.store, log.address, unknown)).values()) {
+        succeeded(head.id, head.enqueuedAt);
         ended.push({ task: head, id: head.id });
         signals.settled(head.uid);
       }

@@ -18,6 +18,7 @@ import type { Claimer } from '../queue/claim.ts';
 import type { Engine } from '../queue/engine.ts';
 import { readByIds, readHeadsByIds } from '../queue/locate.ts';
 import type { Log } from '../queue/log.ts';
+import { measured } from '../queue/measures.ts';
 import { asPending, groupBySegment, type Mover } from '../queue/move.ts';
 import { definitely } from '../queue/outcomes.ts';
 import { placeIn, type Topic } from '../queue/topics.ts';
@@ -128,10 +129,10 @@ export class Scanner {
   }
 
   async #guarded(log: Log): Promise<void> {
-    const { env, log: logger } = this.#engine;
+    const { env, measures, log: logger } = this.#engine;
     this.#passedAt.set(log, env.now());
     try {
-      await this.#pass(log);
+      await measured(measures.scannerPasses, env.monotonic, () => this.#pass(log));
       this.lastPassAt = env.now();
     } catch (error) {
       if (!this.#stopped)

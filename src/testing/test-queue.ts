@@ -256,6 +256,10 @@ export class TestQueue implements Queue {
     return this.#queue.status();
   }
 
+  measures() {
+    return this.#queue.measures();
+  }
+
   readiness() {
     return this.#queue.readiness();
   }

@@ -69,7 +69,8 @@ export const TaskInput = Strict(
     ),
     metadata: Type.Optional(
       Strings({
-        description: 'Strings by name, handed to the worker unchanged; 8 KiB in all.',
+        description:
+          'Strings by name, handed to the worker unchanged; 8 KiB in all. `traceparent` and `tracestate` of the request are put beside them, unless they have them already.',
         examples: [{ traceparent: '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01' }],
       }),
     ),
@@ -112,6 +113,14 @@ export const EnqueueHeaders = Type.Object({
       examples: ['2f1c8a'],
     }),
   ),
+  traceparent: Type.Optional(
+    Type.String({
+      description:
+        'The trace that this call belongs to (W3C Trace Context). Goes into the metadata of each task that has none of its own, with `tracestate`, so that workers can go on with it; ignored where it breaks the rules.',
+      examples: ['00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'],
+    }),
+  ),
+  tracestate: Type.Optional(Type.String({ description: 'What goes with `traceparent`.' })),
 });
 
 /** One flat shape for what was taken and what was refused: a union would cost a validation per item. */

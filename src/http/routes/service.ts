@@ -2,7 +2,6 @@ import type { Queue } from '../../queue/api.ts';
 import type { App, Surroundings } from '../app.ts';
 import { Health, NoQuery, Ready, StatusAnswer } from '../contract/service.ts';
 import { errorsPage } from '../errors-page.ts';
-import { metricsOf } from '../metrics.ts';
 import { readStatus, type Status, statusText } from '../status-page.ts';
 
 const tags = ['service'];
@@ -15,7 +14,7 @@ const text = (description: string, type = 'text/plain') => ({
 });
 
 /** Liveness, readiness, metrics, the status page, and the page that explains the error codes. */
-export function serviceRoutes(app: App, { isStopping, processMetrics }: Surroundings, queue: Queue): void {
+export function serviceRoutes(app: App, { isStopping, metrics }: Surroundings, queue: Queue): void {
   // Who opens the address in a browser wants to read.
   app.get('/', { schema: { hide: true }, config: { access: 'open' } }, async (_request, reply) =>
     reply.redirect('/docs', 302),
@@ -57,7 +56,6 @@ export function serviceRoutes(app: App, { isStopping, processMetrics }: Surround
     },
   );
 
-  const metrics = metricsOf(queue, processMetrics);
   app.get(
     '/metrics',
     {

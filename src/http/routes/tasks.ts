@@ -1,6 +1,7 @@
 import { QueueError } from '../../core/errors.ts';
 import type { EnqueueResult } from '../../queue/api.ts';
 import { ANY_ROLE } from '../access.ts';
+import { carrying, contextOfHeaders } from '../../telemetry/trace-context.ts';
 import type { App, Surroundings } from '../app.ts';
 import { Ref } from '../contract/schema.ts';
 import { NoQuery } from '../contract/service.ts';
@@ -46,9 +47,11 @@ export function taskRoutes(app: App, { waits }: Surroundings): void {
     },
     async (request, reply) => {
       const idempotencyKey = request.headers['idempotency-key'];
+      const trace = contextOfHeaders(request.headers);
+      const inputs = tasksFromWire(request.body.tasks);
       const tasks = await request.caller.queue.enqueue(
         request.params.topic,
-        tasksFromWire(request.body.tasks),
+        trace === null ? inputs : carrying(inputs, trace),
         idempotencyKey === undefined ? undefined : { idempotencyKey },
       );
       refuseWhereAllWereRefused(tasks);
