@@ -261,11 +261,11 @@ describe('with --store', () => {
     expect(missing).toMatchObject({ code: 1, err: expect.stringContaining(`ebbmark migrate --store '${store}'`) });
     expect(await run(['migrate', '--store', store])).toMatchObject({
       code: 0,
-      out: `${store} was created: schema 0 → 3 (001_tables.sql, 002_servers.sql, 003_schedules.sql).\n`,
+      out: `${store} was created: schema 0 → 4 (001_tables.sql, 002_servers.sql, 003_schedules.sql, 004_keys.sql).\n`,
     });
     expect(await run(['migrate', '--store', store])).toMatchObject({
       code: 0,
-      out: `${store} is up to date (schema 3).\n`,
+      out: `${store} is up to date (schema 4).\n`,
     });
 
     const with_ = (args: readonly string[]) => run([...args, '--store', store, '--json']);
