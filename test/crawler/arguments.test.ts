@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { CommanderError } from 'commander';
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import { buildCommand, type Flags } from '../../crawler-example/arguments.ts';
 import { tempDir } from './support/crawling.ts';
 
@@ -35,6 +35,20 @@ describe('the command line', () => {
       data: 'crawl-data',
       sitemaps: true,
     });
+  });
+
+  it('reads certificates from their files, by flag or environment', () => {
+    const { dir, close } = tempDir();
+    open.push({ close });
+    writeFileSync(join(dir, 'ca.crt'), 'signers');
+    writeFileSync(join(dir, 'own.key'), 'key');
+    vi.stubEnv('EBBMARK_TLS_CA', join(dir, 'ca.crt'));
+    try {
+      expect(parse('--tls-client-key', join(dir, 'own.key'))).toMatchObject({ tlsCa: 'signers', tlsClientKey: 'key' });
+    } finally {
+      vi.unstubAllEnvs();
+    }
+    expect(() => parse('--tls-client-cert', '/nowhere')).toThrow(/--tls-client-cert.*ENOENT/);
   });
 
   it('reads its flags', () => {

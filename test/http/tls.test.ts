@@ -281,4 +281,15 @@ describe('a caller', () => {
     expect(make).toThrow(/tls: "…" is not certificates and a key that fit \(ERR_\w+\); for example/);
     expect(make).not.toThrow(/canary/);
   });
+
+  it('tells no password of an address, neither of one that does not answer nor of one that is none', async () => {
+    const queue = new HttpQueue('http://me:canary@127.0.0.1:9/base');
+    onTestFinished(() => queue.close());
+    const failure = await queue.topics().catch((error: unknown) => error);
+    expect(failure).toMatchObject({ name: 'ConnectionError', url: 'http://127.0.0.1:9/base' });
+    expect(String(failure)).not.toContain('canary');
+    const make = () => new HttpQueue('ftp://me:canary@x');
+    expect(make).toThrow(/"…@x" is not the address of a server/);
+    expect(make).not.toThrow(/canary/);
+  });
 });
