@@ -56,6 +56,12 @@ export async function serve(flags: Flags, env: Environment): Promise<void> {
   if (newFile !== null) log.info({ path: newFile }, 'created a new store');
   const server = await createServer(queue, {
     maxBodyBytes: settings.maxBodyBytes,
+    budgets: {
+      memoryBytes: settings.maxMemoryBytes,
+      tasks: settings.maxTasks,
+      connections: settings.maxConnections,
+    },
+    leasesHeld: () => queue.leasesHeld,
     anyHost: settings.allowPublic,
     log,
     peers: queue.peers,

@@ -3,6 +3,9 @@ import type { FastifyBaseLogger, FastifyInstance, FastifyTypeProvider } from 'fa
 import type { TSchema } from 'typebox';
 import type { ErrorCode } from '../core/errors.ts';
 import type { Queue } from '../queue/api.ts';
+import type { Admission } from './admission.ts';
+import type { Answers } from './answers.ts';
+import type { Budgets } from './budgets.ts';
 import type { Wire } from './contract/schema.ts';
 import type { Waits } from './waits.ts';
 
@@ -27,6 +30,8 @@ export interface HttpLogger {
 export interface Surroundings {
   readonly queue: Queue;
   readonly waits: Waits;
+  readonly budgets: Budgets;
+  readonly answers: Answers;
   readonly log: HttpLogger | null;
   /** Whether the server refuses new work already. */
   readonly isStopping: () => boolean;
@@ -42,8 +47,21 @@ export interface RouteDocs {
   readonly optionalBody?: boolean;
 }
 
+/**
+ * What a route takes of the budgets, beside memory for other traffic:
+ * - `enqueue` tasks, and memory for what is published;
+ * - `publish` memory for what is published;
+ * - `lease`   tasks that its answer hands out;
+ * - `service` nothing that is refused: it says how the server is.
+ */
+export type Budget = 'enqueue' | 'publish' | 'lease' | 'service';
+
 declare module 'fastify' {
   interface FastifyContextConfig {
     docs?: RouteDocs;
+    budget?: Budget;
+  }
+  interface FastifyRequest {
+    admission: Admission;
   }
 }

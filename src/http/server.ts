@@ -2,8 +2,12 @@ import Fastify, { type FastifyReply, type FastifyRequest } from 'fastify';
 import { QueueError } from '../core/errors.ts';
 import type { Queue } from '../queue/api.ts';
 import type { PeerService } from '../queue/peers.ts';
+import { admitRequests } from './admission.ts';
+import { Answers } from './answers.ts';
 import type { App, HttpLogger, Surroundings } from './app.ts';
 import { readsJson } from './body.ts';
+import { type BudgetLimits, Budgets, limitsFrom } from './budgets.ts';
+import { limitConnections } from './connections.ts';
 // For the compiler: fails where the contract and the queue's types drift apart.
 import './contract/agreement.ts';
 import { Schedule, ScheduleSummary } from './contract/schedules.ts';
@@ -11,7 +15,7 @@ import { Problem } from './contract/service.ts';
 import { Task, TaskInput } from './contract/tasks.ts';
 import { Cursors, Topic } from './contract/topics.ts';
 import { describeApi } from './docs.ts';
-import { answerClientError, answerError, handleErrors } from './errors.ts';
+import { answerError, answersClientErrors, handleErrors } from './errors.ts';
 import { parseQuery } from './query.ts';
 import { adminRoutes } from './routes/admin.ts';
 import { leaseRoutes } from './routes/leases.ts';
@@ -26,6 +30,11 @@ import { Waits } from './waits.ts';
 export interface ServerOptions {
   /** Bytes of a body, uncompressed, at the most; 8 MiB when absent. */
   readonly maxBodyBytes?: number;
+  /** How much is taken on at once; defaults, as of the settings, for what is absent. */
+  readonly budgets?: Partial<BudgetLimits>;
+  /** How many leases the queue has open, where that is known at less cost than by its status. */
+  readonly leasesHeld?: () => number;
+  readonly timeouts?: Timeouts;
   /**
    * Takes calls by any Host name. Off, only by those of loopback: a page of a browser here could else have its own name
    * point to this address (DNS rebinding), and would then be of the same origin.
@@ -37,6 +46,16 @@ export interface ServerOptions {
   readonly peers?: PeerService;
   /** Adds the process's own metrics to /metrics; once a process. */
   readonly processMetrics?: boolean;
+}
+
+/** In milliseconds. */
+export interface Timeouts {
+  /** From the connection, or the end of the request before, to the end of a request's headers; 20 s when absent. */
+  readonly headersMs?: number;
+  /** From there to the end of its body, 60 s when absent. How long its answer takes is another matter. */
+  readonly requestMs?: number;
+  /** From the beginning of an answer until it is taken, and a second more for each 64 KiB; 30 s when absent. */
+  readonly answerMs?: number;
 }
 
 export interface HttpServer {
@@ -53,8 +72,11 @@ export interface HttpServer {
 
 export const DEFAULT_MAX_BODY_BYTES = 8 * 1024 * 1024;
 
-/** A request has to arrive, body and all, within this time. How long its answer takes is another matter. */
+const HEADERS_TIMEOUT_MS = 20_000;
 const REQUEST_TIMEOUT_MS = 60_000;
+/** How often Node looks for requests that are late. */
+const LOOK_FOR_LATE_MS = 1_000;
+const MAX_HEADER_BYTES = 16 * 1024;
 /** The longest part of a path is a task id that holds a message id of 2,048 bytes. */
 const MAX_PARAM_LENGTH = 8192;
 const NAMED = [TaskInput, Task, Topic, Cursors, Schedule, ScheduleSummary, Problem];
@@ -63,22 +85,35 @@ const NAMED = [TaskInput, Task, Topic, Cursors, Schedule, ScheduleSummary, Probl
 export async function createServer(queue: Queue, options: ServerOptions = {}): Promise<HttpServer> {
   const log = options.log ?? null;
   const waits = new Waits();
+  const budgets = new Budgets(limitsFrom(options.budgets ?? {}), options.leasesHeld ?? (() => queue.status().leased));
+  const answers = new Answers(budgets, options.timeouts?.answerMs);
+  const maxBodyBytes = options.maxBodyBytes ?? DEFAULT_MAX_BODY_BYTES;
+  const headersTimeout = options.timeouts?.headersMs ?? HEADERS_TIMEOUT_MS;
+  const requestTimeout = Math.max(headersTimeout, options.timeouts?.requestMs ?? REQUEST_TIMEOUT_MS);
   let stopping: Promise<void> | null = null;
 
   const app: App = Fastify({
-    bodyLimit: options.maxBodyBytes ?? DEFAULT_MAX_BODY_BYTES,
+    bodyLimit: maxBodyBytes,
     // Refused by `guard` instead, with a problem document.
     return503OnClosing: false,
-    requestTimeout: REQUEST_TIMEOUT_MS,
-    http: { requireHostHeader: false },
+    requestTimeout,
+    http: {
+      requireHostHeader: false,
+      headersTimeout,
+      requestTimeout,
+      connectionsCheckingInterval: Math.min(LOOK_FOR_LATE_MS, headersTimeout),
+      maxHeaderSize: MAX_HEADER_BYTES,
+    },
     routerOptions: { maxParamLength: MAX_PARAM_LENGTH, querystringParser: parseQuery },
-    clientErrorHandler: answerClientError,
+    clientErrorHandler: answersClientErrors(budgets),
     frameworkErrors: (error, request, reply) =>
       answerError(error, request as FastifyRequest, reply as FastifyReply, log),
   });
   const surroundings: Surroundings = {
     queue,
     waits,
+    budgets,
+    answers,
     log,
     isStopping: () => stopping !== null,
     processMetrics: options.processMetrics ?? false,
@@ -87,8 +122,10 @@ export async function createServer(queue: Queue, options: ServerOptions = {}): P
   for (const schema of NAMED) app.addSchema(schema);
   app.setValidatorCompiler(validatorCompiler(NAMED));
   handleErrors(app, log);
-  readsJson(app, options.maxBodyBytes ?? DEFAULT_MAX_BODY_BYTES);
+  readsJson(app);
+  limitConnections(app.server, budgets);
   guard(app, surroundings, options.anyHost ?? false);
+  admitRequests(app, surroundings, maxBodyBytes);
   if (log?.level === 'debug' || log?.level === 'trace') logRequests(app, log);
   await describeApi(app);
   for (const routes of [taskRoutes, leaseRoutes, topicRoutes, scheduleRoutes, adminRoutes, serviceRoutes]) {
@@ -100,7 +137,7 @@ export async function createServer(queue: Queue, options: ServerOptions = {}): P
     app,
     listen: (host, port) => app.listen({ host, port }),
     stop: (graceMs = 3000) => {
-      stopping ??= stopServer(app, waits, graceMs);
+      stopping ??= stopServer(app, surroundings, graceMs);
       return stopping;
     },
   };
@@ -139,7 +176,7 @@ function logRequests(app: App, log: HttpLogger): void {
   });
 }
 
-async function stopServer(app: App, waits: Waits, graceMs: number): Promise<void> {
+async function stopServer(app: App, { waits, answers }: Surroundings, graceMs: number): Promise<void> {
   waits.stop();
   const { server } = app;
   // A connection whose request is answered after the close began stays open, idle, for as long as its client likes.
@@ -150,5 +187,6 @@ async function stopServer(app: App, waits: Waits, graceMs: number): Promise<void
   } finally {
     clearInterval(sweep);
     clearTimeout(deadline);
+    answers.stop();
   }
 }

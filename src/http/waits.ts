@@ -19,6 +19,7 @@ export interface Wait {
 export class Waits {
   readonly #open = new Set<AbortController>();
   readonly #onClose = new WeakMap<Socket, Set<() => void>>();
+  readonly #onLoss = new WeakMap<ServerResponse, () => void>();
   #stopping = false;
 
   begin(reply: FastifyReply): Wait {
@@ -40,19 +41,35 @@ export class Waits {
 
   /** Calls back when the response is lost: its connection closed before all of it was handed to the system. */
   whenUnsent(response: ServerResponse, callback: () => void): void {
-    const socket = response.req.socket;
+    this.#onLoss.set(response, callback);
+    this.whenOver(response, () => {
+      if (!response.writableFinished) this.lose(response);
+    });
+  }
+
+  /** A response is not going to be sent. */
+  lose(response: ServerResponse): void {
+    const callback = this.#onLoss.get(response);
+    this.#onLoss.delete(response);
+    callback?.();
+  }
+
+  /** Calls back once a response was handed to the system, or its connection has closed. */
+  whenOver(response: ServerResponse, callback: () => void): void {
+    const { socket } = response.req;
     if (socket.destroyed) {
       callback();
       return;
     }
-    const forget = this.whenGone(socket, () => {
-      if (!response.writableFinished) callback();
+    const forget = this.whenGone(socket, callback);
+    response.once('finish', () => {
+      // Not a second time, where it finished as the connection closed.
+      if (forget()) callback();
     });
-    response.once('finish', forget);
   }
 
-  /** Calls back once when the socket closes; returns what takes that back. */
-  whenGone(socket: Socket, callback: () => void): () => void {
+  /** Calls back once when the socket closes; returns what takes that back, and says whether it still could. */
+  whenGone(socket: Socket, callback: () => void): () => boolean {
     let callbacks = this.#onClose.get(socket);
     if (!callbacks) {
       callbacks = new Set();

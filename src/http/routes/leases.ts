@@ -1,20 +1,16 @@
-import type { LeasedTask } from '../../queue/api.ts';
 import type { App, Surroundings } from '../app.ts';
 import { LeaseAnswer, LeaseBody, SettleAnswer, SettleBody } from '../contract/leases.ts';
 import { NoQuery } from '../contract/service.ts';
+import { Leasing } from '../leasing.ts';
 import { orEmpty } from '../optional-body.ts';
 import { taskToWire } from '../payloads.ts';
 
 const tags = ['leases'];
 
 /** Take tasks, settle them. */
-export function leaseRoutes(app: App, { queue, waits, log }: Surroundings): void {
-  /** Nobody has them: without this they would wait for their leases to lapse. */
-  const giveBack = (tasks: readonly LeasedTask[]): void => {
-    queue.settle({ release: tasks.map(({ leaseId }) => ({ leaseId })) }).catch((error: unknown) => {
-      log?.warn({ err: error, tasks: tasks.length }, 'could not give back what was leased for a caller who has gone');
-    });
-  };
+export function leaseRoutes(app: App, surroundings: Surroundings): void {
+  const { queue, waits, budgets } = surroundings;
+  const leasing = new Leasing(surroundings);
 
   app.post(
     '/v1/leases',
@@ -28,19 +24,24 @@ export function leaseRoutes(app: App, { queue, waits, log }: Surroundings): void
         body: LeaseBody,
         response: { 200: LeaseAnswer },
       },
-      config: { docs: { codes: ['topic-invalid'], optionalBody: true } },
+      config: { docs: { codes: ['topic-invalid'], optionalBody: true }, budget: 'lease' },
       preValidation: orEmpty,
     },
     async (request, reply) => {
-      const wait = request.body.waitMs ? waits.begin(reply) : null;
-      let tasks: readonly LeasedTask[];
-      try {
-        tasks = await queue.lease(wait ? { ...request.body, signal: wait.signal } : request.body);
-      } finally {
-        wait?.end();
+      const { max = 1, waitMs } = request.body;
+      if (!waitMs) {
+        const tasks = await leasing.now(reply, max, (room) => queue.lease({ ...request.body, max: room }));
+        // There was some when the request came.
+        if (tasks === null) throw budgets.tooManyTasks();
+        return { tasks: tasks.map(taskToWire) };
       }
-      if (tasks.length > 0) waits.whenUnsent(reply.raw, () => giveBack(tasks));
-      return { tasks: tasks.map(taskToWire) };
+      const wait = waits.begin(reply);
+      try {
+        const tasks = await leasing.later(reply, () => queue.lease({ ...request.body, signal: wait.signal }));
+        return { tasks: tasks.map(taskToWire) };
+      } finally {
+        wait.end();
+      }
     },
   );
 

@@ -53,7 +53,10 @@ export function scheduleRoutes(app: App, { queue }: Surroundings): void {
         body: ScheduleBody,
         response: { 200: Ref(Schedule) },
       },
-      config: { docs: { codes: ['topic-invalid', 'payload-too-large', 'outcome-unknown', 'not-holder'] } },
+      config: {
+        docs: { codes: ['topic-invalid', 'payload-too-large', 'outcome-unknown', 'not-holder'] },
+        budget: 'publish',
+      },
     },
     async (request) => {
       const schedule = payloadFromWire<ScheduleInput>(request.body);

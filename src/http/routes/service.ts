@@ -28,6 +28,7 @@ export function serviceRoutes(app: App, { queue, isStopping, processMetrics }: S
         querystring: NoQuery,
         response: { 200: Health },
       },
+      config: { budget: 'service' },
     },
     async () => ({ status: 'ok' as const }),
   );
@@ -42,6 +43,7 @@ export function serviceRoutes(app: App, { queue, isStopping, processMetrics }: S
         querystring: NoQuery,
         response: { 200: Ready, 503: Ready },
       },
+      config: { budget: 'service' },
     },
     async (_request, reply) => {
       const readiness = isStopping()
@@ -63,6 +65,7 @@ export function serviceRoutes(app: App, { queue, isStopping, processMetrics }: S
         querystring: NoQuery,
         response: { 200: text('Prometheus text format') },
       },
+      config: { budget: 'service' },
     },
     async (_request, reply) => reply.type(metrics.contentType).send(await metrics.read()),
   );
@@ -83,6 +86,7 @@ export function serviceRoutes(app: App, { queue, isStopping, processMetrics }: S
           },
         },
       },
+      config: { budget: 'service' },
     },
     async (request, reply) => {
       const json = request.headers.accept?.includes('application/json') ?? false;

@@ -38,9 +38,10 @@ export function taskRoutes(app: App, { queue, waits }: Surroundings): void {
         body: EnqueueBody,
         response: { 201: EnqueueAnswer },
       },
-      config: { docs: { codes: ['topic-invalid', 'payload-too-large', 'outcome-unknown'] } },
+      config: { docs: { codes: ['topic-invalid', 'payload-too-large', 'outcome-unknown'] }, budget: 'enqueue' },
     },
     async (request, reply) => {
+      request.admission.enqueues(request.body.tasks.length);
       const idempotencyKey = request.headers['idempotency-key'];
       const tasks = await queue.enqueue(
         request.params.topic,
@@ -103,6 +104,7 @@ export function taskRoutes(app: App, { queue, waits }: Surroundings): void {
       const { topic, id } = request.params;
       const { waitMs } = request.query;
       if (!waitMs) return taskToWire(await queue.task(topic, id));
+      request.admission.awaitsResult();
       const wait = waits.begin(reply);
       try {
         return taskToWire(await queue.task(topic, id, { waitMs, signal: wait.signal }));

@@ -48,6 +48,7 @@ export function topicRoutes(app: App, { queue, waits }: Surroundings): void {
       const { topic } = request.params;
       const timeoutMs = request.query.drainedWaitMs;
       if (timeoutMs === undefined) return queue.topic(topic);
+      request.admission.awaitsResult();
       const wait = waits.begin(reply);
       try {
         const drained = await queue.drained(topic, { timeoutMs, signal: wait.signal });
