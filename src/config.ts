@@ -308,6 +308,10 @@ export function readSettings<const N extends SettingName>(
   return values as Values<N>;
 }
 
+/** Whether a setting was given, or has its default. */
+export const isGiven = (name: SettingName, flags: Flags, env: Environment): boolean =>
+  flags[name] !== undefined || env[SETTINGS[name].env] !== undefined;
+
 /** An address in a message: what stands before its @ may be a password. */
 const withoutLogin = (text: string): string => text.replace(/\/\/[^/?#]*@/g, '//…@');
 

@@ -3,16 +3,19 @@ import { existsSync } from 'node:fs';
 import { createServer as createSocketServer } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import { resolve } from 'node:path';
+import { getHeapStatistics } from 'node:v8';
 import closeWithGrace from 'close-with-grace';
 import {
   type Environment,
   type Flags,
+  isGiven,
   readServerSettings,
   SETTINGS,
   type StoreAddress,
   storeOptionsOf,
   unknownSettings,
 } from '../config.ts';
+import { inputShareOf, limitsFrom } from '../http/budgets.ts';
 import { createServer } from '../http/server.ts';
 import { VERSION } from '../http/version.ts';
 import { openLocalQueue } from '../queue/open.ts';
@@ -42,6 +45,10 @@ export async function serve(flags: Flags, env: Environment): Promise<void> {
       { listen: settings.listen.host },
       `ANYONE who reaches this address can read, change and delete every task (--${SETTINGS.allowPublic.flag}): keep others out by a firewall or a proxy`,
     );
+  }
+
+  for (const { fields, message } of memoryWarnings(settings, isGiven('maxMemoryBytes', flags, env))) {
+    log.warn(fields, message);
   }
 
   const { host, port } = settings.listen;
@@ -95,6 +102,34 @@ export async function serve(flags: Flags, env: Environment): Promise<void> {
     },
   );
   log.info({ version: VERSION, url, store: queue.status().store, pid: process.pid }, 'listening');
+}
+
+/** What an operator should know of the memory that the settings ask for. */
+function memoryWarnings(
+  { maxMemoryBytes, maxBodyBytes }: { readonly maxMemoryBytes: number; readonly maxBodyBytes: number },
+  isGiven: boolean,
+): readonly { readonly fields: object; readonly message: string }[] {
+  const { memoryBytes } = limitsFrom({ memoryBytes: maxMemoryBytes });
+  const { env, flag } = SETTINGS.maxMemoryBytes;
+  const inputBytes = inputShareOf(memoryBytes);
+  const heapBytes = getHeapStatistics().heap_size_limit;
+  return [
+    {
+      holds: isGiven && memoryBytes < maxMemoryBytes,
+      fields: { given: maxMemoryBytes, used: memoryBytes },
+      message: `${env} (--${flag}) is more than half of the memory there is; half of it is used`,
+    },
+    {
+      holds: inputBytes < maxBodyBytes,
+      fields: { maxBodyBytes, inputBytes },
+      message: `a body of ${SETTINGS.maxBodyBytes.env} does not fit into three quarters of ${env}: it will be refused`,
+    },
+    {
+      holds: heapBytes < memoryBytes,
+      fields: { heapBytes, memoryBytes },
+      message: `the heap of this process is smaller than ${env}: give it more (NODE_OPTIONS=--max-old-space-size=${Math.ceil(memoryBytes / 1024 ** 2)}), or the budget less`,
+    },
+  ].filter(({ holds }) => holds);
 }
 
 /** Where other servers reach an address that this one listens on: by one of the machine's, where it is all of them. */

@@ -1,9 +1,9 @@
 import type { ServerResponse } from 'node:http';
 import type { Budgets } from './budgets.ts';
 
-/** An answer has to be taken within this time, and a second more for each so many bytes. */
-export const ANSWER_TAKEN_MS = 30_000;
-const BYTES_A_SECOND = 64 * 1024;
+/** An answer has to be taken within this time, and as much again for each MiB. */
+const TAKEN_MS = 30_000;
+const MIB = 1024 ** 2;
 const LOOK_EVERY_MS = 1_000;
 
 interface Answer {
@@ -22,7 +22,7 @@ export class Answers {
   readonly #timer: NodeJS.Timeout;
 
   /** @param takenMs how long a small answer has, in milliseconds */
-  constructor(budgets: Budgets, takenMs = ANSWER_TAKEN_MS) {
+  constructor(budgets: Budgets, takenMs = TAKEN_MS) {
     this.#budgets = budgets;
     this.#takenMs = takenMs;
     this.#timer = setInterval(() => this.#look(), Math.min(LOOK_EVERY_MS, takenMs)).unref();
@@ -45,7 +45,7 @@ export class Answers {
     for (const [response, answer] of this.#open) {
       // It is not its turn yet: an earlier request of the connection is not answered.
       if (response.socket === null) answer.since = now;
-      else if (now - answer.since > this.#takenMs + (answer.bytes / BYTES_A_SECOND) * 1_000) {
+      else if (now - answer.since > this.#takenMs * (1 + answer.bytes / MIB)) {
         this.#budgets.countRefusal('slow-reader');
         response.socket.destroy();
       }

@@ -75,6 +75,9 @@ export const limitsFrom = (given: Partial<BudgetLimits>, mostBytes = halfOfMemor
 /** What brings work in takes no more than this part of what is for it and for what ends work. */
 const OF_WORK_COMING_IN = 3 / 4;
 
+/** So many bytes of all are for what is published. */
+export const inputShareOf = (memoryBytes: number): number => Math.floor(memoryBytes * OF_WORK_COMING_IN);
+
 /** A part of the memory. */
 export class Share {
   readonly reason: 'input' | 'rest';
@@ -125,7 +128,7 @@ export class Budgets {
 
   /** @param leasesHeld how many leases are open; asked with every enqueue and lease */
   constructor(limits: BudgetLimits, leasesHeld: () => number) {
-    const inputBytes = Math.floor(limits.memoryBytes * OF_WORK_COMING_IN);
+    const inputBytes = inputShareOf(limits.memoryBytes);
     this.limits = limits;
     this.input = new Share('input', inputBytes);
     this.rest = new Share('rest', limits.memoryBytes - inputBytes);

@@ -54,13 +54,15 @@ export interface Timeouts {
   readonly headersMs?: number;
   /** From there to the end of its body, 60 s when absent. How long its answer takes is another matter. */
   readonly requestMs?: number;
-  /** From the beginning of an answer until it is taken, and a second more for each 64 KiB; 30 s when absent. */
+  /** From the beginning of an answer until it is taken, and as much again for each MiB; 30 s when absent. */
   readonly answerMs?: number;
 }
 
 export interface HttpServer {
   /** For routes of one's own, before `listen`. */
   readonly app: App;
+  /** What is under way, and what was refused. */
+  readonly budgets: Budgets;
   /** @returns the address, with the port that the system chose where `port` is 0 */
   listen(host: string, port: number): Promise<string>;
   /**
@@ -123,6 +125,8 @@ export async function createServer(queue: Queue, options: ServerOptions = {}): P
   app.setValidatorCompiler(validatorCompiler(NAMED));
   handleErrors(app, log);
   readsJson(app);
+  // Who asks before sending a body is answered once it is let in, not by Node at once.
+  app.server.on('checkContinue', (request, response) => app.server.emit('request', request, response));
   limitConnections(app.server, budgets);
   guard(app, surroundings, options.anyHost ?? false);
   admitRequests(app, surroundings, maxBodyBytes);
@@ -135,6 +139,7 @@ export async function createServer(queue: Queue, options: ServerOptions = {}): P
 
   return {
     app,
+    budgets,
     listen: (host, port) => app.listen({ host, port }),
     stop: (graceMs = 3000) => {
       stopping ??= stopServer(app, surroundings, graceMs);

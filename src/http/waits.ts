@@ -42,8 +42,8 @@ export class Waits {
   /** Calls back when the response is lost: its connection closed before all of it was handed to the system. */
   whenUnsent(response: ServerResponse, callback: () => void): void {
     this.#onLoss.set(response, callback);
-    this.whenOver(response, () => {
-      if (!response.writableFinished) this.lose(response);
+    this.whenOver(response, (isSent) => {
+      if (!isSent) this.lose(response);
     });
   }
 
@@ -54,17 +54,17 @@ export class Waits {
     callback?.();
   }
 
-  /** Calls back once a response was handed to the system, or its connection has closed. */
-  whenOver(response: ServerResponse, callback: () => void): void {
+  /** Calls back once, when all of a response was handed to the system, or its connection has closed. */
+  whenOver(response: ServerResponse, callback: (isSent: boolean) => void): void {
     const { socket } = response.req;
     if (socket.destroyed) {
-      callback();
+      callback(false);
       return;
     }
-    const forget = this.whenGone(socket, callback);
+    const forget = this.whenGone(socket, () => callback(false));
     response.once('finish', () => {
-      // Not a second time, where it finished as the connection closed.
-      if (forget()) callback();
+      // It finishes also where its connection is destroyed, with whatever was not sent by then.
+      if (!socket.destroyed && forget()) callback(true);
     });
   }
 
