@@ -2,9 +2,10 @@
  * How much this server takes on at once. What is over budget is refused before it costs anything, so that what was taken
  * on before goes on as if nobody else had asked; what is refused is counted, by reason.
  *
- * What brings work in leaves room for what ends it: three quarters of the memory are for what is published, and enqueues
- * take no more than three quarters of the tasks, or workers that are to make room could lease nothing; of the rest of
- * the memory, answers take no more than three quarters, or settlements would wait for those who don't read.
+ * What brings work in leaves room for what ends it: three quarters of the memory are for what is published; of the rest of it,
+ * answers take no more than three quarters, or settlements would wait for those who don't read; enqueues take no more than
+ * a quarter of the tasks: they are answered long before a lease is settled, and with half of them, what was accepted piled
+ * up, since workers could not lease as fast.
  */
 import { totalmem } from 'node:os';
 import { QueueError } from '../core/errors.ts';
@@ -72,11 +73,17 @@ export const limitsFrom = (given: Partial<BudgetLimits>, mostBytes = halfOfMemor
   memoryBytes: Math.min(given.memoryBytes ?? DEFAULTS.memoryBytes, mostBytes),
 });
 
-/** What brings work in takes no more than this part of what is for it and for what ends work. */
-const OF_WORK_COMING_IN = 3 / 4;
+const INPUT_OF_MEMORY = 3 / 4;
+const ANSWERS_OF_REST = 3 / 4;
+const ENQUEUES_OF_TASKS = 1 / 4;
+/** Where the limit is low, enqueues may have so many all the same. */
+const ENQUEUES_AT_LEAST = 16;
+
+/** A lease call that is not alone gets one of so many parts of the room there is. */
+const PARTS = 8;
 
 /** So many bytes of all are for what is published. */
-export const inputShareOf = (memoryBytes: number): number => Math.floor(memoryBytes * OF_WORK_COMING_IN);
+export const inputShareOf = (memoryBytes: number): number => Math.floor(memoryBytes * INPUT_OF_MEMORY);
 
 /** A part of the memory. */
 export class Share {
@@ -185,7 +192,7 @@ export class Budgets {
   takeAnswer(bytes: number, own: number): boolean {
     const { rest } = this;
     if (rest.now <= own) rest.add(bytes);
-    else if (!rest.take(bytes, rest.limit * OF_WORK_COMING_IN)) {
+    else if (!rest.take(bytes, rest.limit * ANSWERS_OF_REST)) {
       this.countRefusal('rest');
       return false;
     }
@@ -212,7 +219,8 @@ export class Budgets {
       );
     }
     // A call that is alone may have it all.
-    const isCrowded = this.#enqueued > known && this.#enqueued + tasks > limit * OF_WORK_COMING_IN;
+    const most = Math.max(ENQUEUES_AT_LEAST, limit * ENQUEUES_OF_TASKS);
+    const isCrowded = this.#enqueued > known && this.#enqueued + tasks > most;
     if (isCrowded || this.#tasks + tasks > limit) throw this.tooManyTasks();
     this.#enqueued += tasks;
   }
@@ -236,9 +244,16 @@ export class Budgets {
     if (this.#tasks >= this.limits.tasks) throw this.tooManyTasks();
   }
 
+  /** For how many of some tasks there is room. */
+  roomForLeases(tasks: number): number {
+    return Math.max(0, Math.min(tasks, this.limits.tasks - this.#tasks));
+  }
+
   /** Keeps room for tasks that are leased in a moment. @returns for how many there was some */
   reserveLeases(tasks: number): number {
-    const room = Math.max(0, Math.min(tasks, this.limits.tasks - this.#tasks));
+    // Not all of it where others lease, too: most ask for more than there is, and the next one would find no room.
+    const some = this.#reserved === 0 ? tasks : Math.min(tasks, Math.ceil(this.roomForLeases(tasks * PARTS) / PARTS));
+    const room = this.roomForLeases(some);
     this.#reserved += room;
     return room;
   }

@@ -2,7 +2,7 @@
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { type ErrorCode, QueueError } from '../core/errors.ts';
+import { QueueError } from '../core/errors.ts';
 import type { App, HttpLogger } from './app.ts';
 import type { Budgets } from './budgets.ts';
 import { endWith, lastAnswer } from './last-words.ts';
@@ -74,6 +74,10 @@ const patternOf = (url: string): RegExp =>
       .join('/')}$`,
   );
 
+const NO_REQUEST = lastAnswer(new QueueError('invalid-input', 'This is not an HTTP/1.1 request'));
+const TOO_LARGE_HEADERS = lastAnswer(new QueueError('headers-too-large'));
+const LATE = lastAnswer(new QueueError('request-timeout'));
+
 /** What Node's parser refuses, or what does not arrive in time: there is no request yet, so the answer is written by hand. */
 export function answersClientErrors(budgets: Budgets): (error: NodeJS.ErrnoException, socket: Socket) => void {
   return (error, socket) => {
@@ -86,13 +90,6 @@ export function answersClientErrors(budgets: Budgets): (error: NodeJS.ErrnoExcep
     const isItself = isLate && answering?.headersSent === false && !answering.req.complete;
     if (error.code === 'ECONNRESET' || socket.destroyed || !socket.writable || (answering && !isItself)) {
       socket.destroy();
-      return;
-    }
-    const [code, detail]: readonly [ErrorCode, string?] = isOverflow
-      ? ['headers-too-large']
-      : isLate
-        ? ['request-timeout']
-        : ['invalid-input', 'This is not an HTTP/1.1 request'];
-    endWith(socket, lastAnswer(new QueueError(code, detail)));
+    } else endWith(socket, isOverflow ? TOO_LARGE_HEADERS : isLate ? LATE : NO_REQUEST);
   };
 }

@@ -1,5 +1,5 @@
 import type { FastifyReply } from 'fastify';
-import type { LeasedTask } from '../queue/api.ts';
+import type { LeasedTask, LeaseRequest } from '../queue/api.ts';
 import type { Surroundings } from './app.ts';
 
 /** Leases for those who ask over HTTP: as much as there is room for, and given back where its answer is lost. */
@@ -39,17 +39,22 @@ export class Leasing {
   }
 
   /**
-   * The same for a call that waits. No room is kept for it meanwhile: what it got and there is no room for by then goes
-   * back.
-   * @throws QueueError `busy` where all of it did
+   * Leases what there is, or waits for some. No room is kept for a call while it waits: what it got and there is no room
+   * for by then goes back.
+   * @throws QueueError `busy` where there is room for none
    */
-  async later(reply: FastifyReply, lease: () => Promise<readonly LeasedTask[]>): Promise<readonly LeasedTask[]> {
-    const tasks = await lease();
+  async lease(reply: FastifyReply, request: LeaseRequest, signal?: AbortSignal): Promise<readonly LeasedTask[]> {
+    const { waitMs, ...atOnce } = request;
+    const { max = 1 } = request;
+    const there = await this.now(reply, max, (room) => this.#queue.lease({ ...atOnce, max: room }));
+    if (there === null) throw this.#budgets.tooManyTasks();
+    if (there.length > 0 || !waitMs || signal?.aborted) return there;
+    const room = this.#budgets.roomForLeases(max);
+    const tasks = await this.#queue.lease({ ...request, max: Math.max(1, room), ...(signal ? { signal } : {}) });
     const excess = this.#budgets.excessOf(tasks.length);
-    if (excess === 0) return this.#handOut(reply, tasks);
     const kept = tasks.length - excess;
-    this.#giveBack(tasks.slice(kept));
-    if (kept === 0) throw this.#budgets.tooManyTasks();
+    if (excess > 0) this.#giveBack(tasks.slice(kept));
+    if (excess > 0 && kept === 0) throw this.#budgets.tooManyTasks();
     return this.#handOut(reply, tasks.slice(0, kept));
   }
 

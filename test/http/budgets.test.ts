@@ -304,8 +304,8 @@ describe('tasks', () => {
     await eventually(() => usage().tasks.now === 0);
   });
 
-  it('are enqueues not yet answered, which leave a quarter to others', async () => {
-    await start({ tasks: 4 });
+  it('are enqueues not yet answered', async () => {
+    await start({ tasks: 3 });
     for (let n = 1; n <= 3; n++) {
       (await connect()).socket.write(withLength(PATH, 100));
       await eventually(() => usage().tasks.now === n);
@@ -313,10 +313,22 @@ describe('tasks', () => {
     const raw = await connect();
     raw.socket.write(withLength(PATH, 100));
     expect(await raw.until(/"busy"/)).toMatch(BUSY);
+  });
+
+  it('leave three quarters to others where they are enqueues', async () => {
+    await start({ tasks: 80 });
+    for (let n = 1; n <= 20; n++) (await connect()).socket.write(withLength(PATH, 100));
+    await eventually(() => usage().tasks.now === 20);
+    const raw = await connect();
+    raw.socket.write(withLength(PATH, 100));
+    expect(await raw.until(/"busy"/)).toMatch(BUSY);
     // Workers make room.
-    await server.queue.enqueue('left', { payload: 1 });
-    expect(await server.lease('left')).toHaveLength(1);
-    expect(usage().tasks.now).toBe(4);
+    await server.queue.enqueue(
+      'left',
+      Array.from({ length: 100 }, () => ({ payload: 1 })),
+    );
+    expect(await server.lease('left', { max: 100 })).toHaveLength(60);
+    expect(usage().tasks.now).toBe(80);
   });
 
   it('of one call are counted once they are known', async () => {

@@ -9,7 +9,7 @@ const tags = ['leases'];
 
 /** Take tasks, settle them. */
 export function leaseRoutes(app: App, surroundings: Surroundings): void {
-  const { queue, waits, budgets } = surroundings;
+  const { queue, waits } = surroundings;
   const leasing = new Leasing(surroundings);
 
   app.post(
@@ -28,19 +28,12 @@ export function leaseRoutes(app: App, surroundings: Surroundings): void {
       preValidation: orEmpty,
     },
     async (request, reply) => {
-      const { max = 1, waitMs } = request.body;
-      if (!waitMs) {
-        const tasks = await leasing.now(reply, max, (room) => queue.lease({ ...request.body, max: room }));
-        // There was some when the request came.
-        if (tasks === null) throw budgets.tooManyTasks();
-        return { tasks: tasks.map(taskToWire) };
-      }
-      const wait = waits.begin(reply);
+      const wait = request.body.waitMs ? waits.begin(reply) : null;
       try {
-        const tasks = await leasing.later(reply, () => queue.lease({ ...request.body, signal: wait.signal }));
+        const tasks = await leasing.lease(reply, request.body, wait?.signal);
         return { tasks: tasks.map(taskToWire) };
       } finally {
-        wait.end();
+        wait?.end();
       }
     },
   );
