@@ -1,6 +1,6 @@
 /**
  * Ten times as much as the server can do. Its capacity is lowered to some thousand tasks a second by two settings: each
- * call of its store takes 25 ms more, as if it were far away, and so many tasks may be under way at a time
+ * call of its store takes 60 ms more, as if it were far away, and so many tasks may be under way at a time
  * (EBBMARK_MAX_TASKS). First half of that is offered, then ten times as much, then half again; workers take what comes
  * throughout. What counts is how long what was accepted takes until a worker has it.
  */
@@ -16,8 +16,8 @@ import { figure, type Row, rowBeside, type ValueTarget } from '../table.ts';
 
 const TOPIC = 'overload';
 const CAPACITY = 1_000;
-const STORE_DELAY_MS = 25;
-const MAX_TASKS = 800;
+const STORE_DELAY_MS = 60;
+const MAX_TASKS = 400;
 const TASKS_EACH = 100;
 const CONNECTIONS = 100;
 const WORKERS = 8;

@@ -50,9 +50,9 @@ export interface ServerOptions {
 
 /** In milliseconds. */
 export interface Timeouts {
-  /** From the connection, or the end of the request before, to the end of a request's headers; 20 s when absent. */
+  /** From the connection, or the first byte of a further request, to the end of its headers; 20 s when absent. */
   readonly headersMs?: number;
-  /** From there to the end of its body, 60 s when absent. How long its answer takes is another matter. */
+  /** From there to the end of its body; 60 s when absent. How long its answer takes is another matter. */
   readonly requestMs?: number;
   /** From the beginning of an answer until it is taken, and as much again for each MiB; 30 s when absent. */
   readonly answerMs?: number;
