@@ -4,8 +4,8 @@
  *
  * What brings work in leaves room for what ends it: three quarters of the memory are for what is published; of the rest of it,
  * answers take no more than three quarters, or settlements would wait for those who don't read; enqueues take no more than
- * a quarter of the tasks: they are answered long before a lease is settled, and with half of them, what was accepted piled
- * up, since workers could not lease as fast.
+ * a quarter of the tasks, and next to nothing while leases are cut short for want of room: else, under overload, what was
+ * accepted piled up, since workers could not lease as fast.
  */
 import { totalmem } from 'node:os';
 import { QueueError } from '../core/errors.ts';
@@ -76,9 +76,11 @@ export const limitsFrom = (given: Partial<BudgetLimits>, mostBytes = halfOfMemor
 const INPUT_OF_MEMORY = 3 / 4;
 const ANSWERS_OF_REST = 3 / 4;
 const ENQUEUES_OF_TASKS = 1 / 4;
-/** Where the limit is low, enqueues may have so many all the same. */
+/** Where the limit is low, or leases are cut short, enqueues may have so many all the same. */
 const ENQUEUES_AT_LEAST = 16;
 
+/** Workers may be gone that were cut short so long ago. */
+const SHORT_MS = 1_000;
 /** A lease call that is not alone gets one of so many parts of the room there is. */
 const PARTS = 8;
 
@@ -132,6 +134,8 @@ export class Budgets {
   #reserved = 0;
   /** Leases held that are on their way back. */
   #returning = 0;
+  /** When a lease call was cut short for want of room, where none has got all there was since then. */
+  #shortAt = Number.NEGATIVE_INFINITY;
 
   /** @param leasesHeld how many leases are open; asked with every enqueue and lease */
   constructor(limits: BudgetLimits, leasesHeld: () => number) {
@@ -219,8 +223,9 @@ export class Budgets {
       );
     }
     // A call that is alone may have it all.
-    const most = Math.max(ENQUEUES_AT_LEAST, limit * ENQUEUES_OF_TASKS);
-    const isCrowded = this.#enqueued > known && this.#enqueued + tasks > most;
+    const isShort = performance.now() - this.#shortAt < SHORT_MS;
+    const most = isShort ? ENQUEUES_AT_LEAST : Math.max(ENQUEUES_AT_LEAST, limit * ENQUEUES_OF_TASKS);
+    const isCrowded = (isShort || this.#enqueued > known) && this.#enqueued + tasks > most;
     if (isCrowded || this.#tasks + tasks > limit) throw this.tooManyTasks();
     this.#enqueued += tasks;
   }
@@ -258,9 +263,15 @@ export class Budgets {
     return room;
   }
 
-  /** What was leased counts as held by now. */
-  reservationEnded(tasks: number): void {
-    this.#reserved -= tasks;
+  /**
+   * What was leased counts as held by now.
+   * @param asked tasks that were asked for
+   * @param room for how many there was room
+   * @param got how many there were
+   */
+  reservationEnded(asked: number, room: number, got: number): void {
+    this.#reserved -= room;
+    this.#shortAt = room < asked && got >= room ? performance.now() : Number.NEGATIVE_INFINITY;
   }
 
   /** How many of some tasks that were leased just now are too many. */

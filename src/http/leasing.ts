@@ -29,11 +29,11 @@ export class Leasing {
   ): Promise<readonly LeasedTask[] | null> {
     const room = this.#budgets.reserveLeases(max);
     if (room === 0) return null;
-    let tasks: readonly LeasedTask[];
+    let tasks: readonly LeasedTask[] = [];
     try {
       tasks = await lease(room);
     } finally {
-      this.#budgets.reservationEnded(room);
+      this.#budgets.reservationEnded(max, room, tasks.length);
     }
     return this.#handOut(reply, tasks);
   }

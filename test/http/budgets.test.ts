@@ -331,6 +331,20 @@ describe('tasks', () => {
     expect(usage().tasks.now).toBe(80);
   });
 
+  it('leave next to nothing to enqueues while workers get less than they ask for', async () => {
+    await start({ tasks: 80 });
+    const tasks = (count: number) => ({ tasks: Array.from({ length: count }, () => ({ payload: 1 })) });
+    await server.queue.enqueue('short', tasks(100).tasks);
+    const held = await server.lease('short', { max: 90 });
+    expect(held).toHaveLength(80);
+    await server.settle({ ack: held.map(({ leaseId }) => ({ leaseId })) });
+    expectProblem(await server.post(PATH, tasks(17)), 503, 'busy');
+    expect((await server.post(PATH, tasks(16))).status).toBe(201);
+    // Once they have got all there was.
+    expect(await server.lease('short', { max: 80 })).toHaveLength(20);
+    expect((await server.post(PATH, tasks(60))).status).toBe(201);
+  });
+
   it('of one call are counted once they are known', async () => {
     await start({ tasks: 4 });
     const tasks = (count: number) => ({ tasks: Array.from({ length: count }, () => ({ payload: 1 })) });
