@@ -2,7 +2,7 @@ import Fastify, { type FastifyReply, type FastifyRequest } from 'fastify';
 import { QueueError } from '../core/errors.ts';
 import type { Queue } from '../queue/api.ts';
 import type { PeerService } from '../queue/peers.ts';
-import { admitRequests } from './admission.ts';
+import { admitRequests } from './admit.ts';
 import { Answers } from './answers.ts';
 import type { App, HttpLogger, Surroundings } from './app.ts';
 import { readsJson } from './body.ts';
