@@ -12,6 +12,7 @@ import { million } from './scenarios/million.ts';
 import { noisy } from './scenarios/noisy.ts';
 import { onceUsed } from './scenarios/once-used.ts';
 import { oneTopic } from './scenarios/one-topic.ts';
+import { overload } from './scenarios/overload.ts';
 import { politeness } from './scenarios/politeness.ts';
 import { requestReply } from './scenarios/request-reply.ts';
 import { servers } from './scenarios/servers.ts';
@@ -34,6 +35,7 @@ const ON_SQLITE: Readonly<Partial<Record<ScenarioName, Scenario<SqlitePlace>>>> 
   'once-used': onceUsed,
   noisy,
   'request-reply': requestReply,
+  overload,
   soak,
 };
 const ON_CASSANDRA: Readonly<Partial<Record<ScenarioName, Scenario<CassandraPlace>>>> = {

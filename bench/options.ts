@@ -14,6 +14,7 @@ const SCENARIOS = {
   'once-used': ['sqlite'],
   noisy: ['sqlite'],
   'request-reply': ['sqlite'],
+  overload: ['sqlite'],
   soak: ['sqlite'],
   'one-topic': ['cassandra'],
   'many-topics': ['cassandra'],

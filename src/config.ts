@@ -48,6 +48,10 @@ export type LogLevel = (typeof LOG_LEVELS)[number];
 export const KEY_RULES = ['on', 'off', 'auto'] as const;
 export type KeyRule = (typeof KEY_RULES)[number];
 
+/** A tally above this is a mistyped one. */
+const MOST_TASKS = 1_000_000_000;
+const MOST_CONNECTIONS = 1_000_000;
+
 const one = <T>(setting: Setting<T>): Setting<T> => setting;
 
 /** The settings of the server and of the commands. */
@@ -114,6 +118,37 @@ export const SETTINGS = {
     rule: 'a size from 1k to 256m',
     example: '8m',
     read: (text) => readSize(text, 1024, 256 * 1024 * 1024),
+  }),
+  maxMemoryBytes: one<number>({
+    env: 'EBBMARK_MAX_MEMORY_BYTES',
+    flag: 'max-memory-bytes',
+    placeholder: 'size',
+    fallback: '4g',
+    about:
+      'bytes of requests and answers under way, half of the machine’s memory at the most: three quarters for what is published, the rest for results and all else; sizes as above',
+    rule: 'a positive whole number of bytes, or of b, k, m or g',
+    example: '4g',
+    read: (text) => readSize(text, 1, Number.MAX_SAFE_INTEGER),
+  }),
+  maxTasks: one<number>({
+    env: 'EBBMARK_MAX_TASKS',
+    flag: 'max-tasks',
+    placeholder: 'tasks',
+    fallback: '100000',
+    about: 'tasks under way: enqueues not yet answered, leases held and results awaited',
+    rule: `a whole number from 1 to ${MOST_TASKS}`,
+    example: '100000',
+    read: (text) => readCount(text, MOST_TASKS),
+  }),
+  maxConnections: one<number>({
+    env: 'EBBMARK_MAX_CONNECTIONS',
+    flag: 'max-connections',
+    placeholder: 'connections',
+    fallback: '1024',
+    about: 'connections that are open, idle ones included',
+    rule: `a whole number from 1 to ${MOST_CONNECTIONS}`,
+    example: '1024',
+    read: (text) => readCount(text, MOST_CONNECTIONS),
   }),
   logLevel: one<LogLevel>({
     env: 'EBBMARK_LOG_LEVEL',
@@ -346,6 +381,9 @@ export const SERVER_SETTINGS = [
   'allowPublic',
   'requireKeys',
   'maxBodyBytes',
+  'maxMemoryBytes',
+  'maxTasks',
+  'maxConnections',
   'logLevel',
 ] as const;
 
@@ -390,6 +428,10 @@ export function sourceOf(name: SettingName, flags: Flags): string {
   const { env, flag }: Setting<unknown> = SETTINGS[name];
   return flags[name] === undefined ? env : `--${flag}`;
 }
+
+/** Whether a setting was given, or has its default. */
+export const isGiven = (name: SettingName, flags: Flags, env: Environment): boolean =>
+  flags[name] !== undefined || env[SETTINGS[name].env] !== undefined;
 
 /** An address in a message: what stands before its last @, and in its query, may be a secret. */
 export const withoutSecrets = (text: string): string =>
@@ -525,6 +567,11 @@ function readSize(text: string, min: number, max: number): Read<number> {
   if (!match) return { fault: '' };
   const value = Number(match[1]) * UNITS[match[2]!.toLowerCase()]!;
   return value >= min && value <= max ? { value } : { fault: '' };
+}
+
+function readCount(text: string, max: number): Read<number> {
+  const value = /^\d{1,16}$/.test(text) ? Number(text) : 0;
+  return value >= 1 && value <= max ? { value } : { fault: '' };
 }
 
 function readUrl(text: string): Read<string> {

@@ -3,10 +3,12 @@ import { existsSync } from 'node:fs';
 import { createServer as createSocketServer } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import { resolve } from 'node:path';
+import { getHeapStatistics } from 'node:v8';
 import closeWithGrace from 'close-with-grace';
 import {
   type Environment,
   type Flags,
+  isGiven,
   needsKeys,
   readServerSettings,
   SETTINGS,
@@ -16,6 +18,7 @@ import {
 } from '../config.ts';
 import { QueueError } from '../core/errors.ts';
 import type { HttpLogger } from '../http/app.ts';
+import { inputShareOf, limitsFrom } from '../http/budgets.ts';
 import { createServer } from '../http/server.ts';
 import { VERSION } from '../http/version.ts';
 import { openLocalQueue } from '../queue/open.ts';
@@ -54,6 +57,10 @@ export async function serve(flags: Flags, env: Environment): Promise<void> {
     );
   }
 
+  for (const { fields, message } of memoryWarnings(settings, isGiven('maxMemoryBytes', flags, env))) {
+    log.warn(fields, message);
+  }
+
   const { host, port } = settings.listen;
   // Before the store: a start that fails has created nothing, and taken nothing over.
   await mustBeFree(host, port);
@@ -72,6 +79,12 @@ export async function serve(flags: Flags, env: Environment): Promise<void> {
   if (newFile !== null) log.info({ path: newFile }, 'created a new store');
   const server = await createServer(queue, {
     maxBodyBytes: settings.maxBodyBytes,
+    budgets: {
+      memoryBytes: settings.maxMemoryBytes,
+      tasks: settings.maxTasks,
+      connections: settings.maxConnections,
+    },
+    leasesHeld: () => queue.leasesHeld,
     // Who needs a key gains nothing by a name: a page that has its own name point here has none.
     anyHost: settings.allowPublic || asksForKeys,
     log,
@@ -111,6 +124,34 @@ export async function serve(flags: Flags, env: Environment): Promise<void> {
     },
   );
   log.info({ version: VERSION, url, store: queue.status().store, pid: process.pid }, 'listening');
+}
+
+/** What an operator should know of the memory that the settings ask for. */
+function memoryWarnings(
+  { maxMemoryBytes, maxBodyBytes }: { readonly maxMemoryBytes: number; readonly maxBodyBytes: number },
+  isGiven: boolean,
+): readonly { readonly fields: object; readonly message: string }[] {
+  const { memoryBytes } = limitsFrom({ memoryBytes: maxMemoryBytes });
+  const { env, flag } = SETTINGS.maxMemoryBytes;
+  const inputBytes = inputShareOf(memoryBytes);
+  const heapBytes = getHeapStatistics().heap_size_limit;
+  return [
+    {
+      holds: isGiven && memoryBytes < maxMemoryBytes,
+      fields: { given: maxMemoryBytes, used: memoryBytes },
+      message: `${env} (--${flag}) is more than half of the memory there is; half of it is used`,
+    },
+    {
+      holds: inputBytes < maxBodyBytes,
+      fields: { maxBodyBytes, inputBytes },
+      message: `a body of ${SETTINGS.maxBodyBytes.env} does not fit into three quarters of ${env}: it will be refused`,
+    },
+    {
+      holds: heapBytes < memoryBytes,
+      fields: { heapBytes, memoryBytes },
+      message: `the heap of this process is smaller than ${env}: give it more (NODE_OPTIONS=--max-old-space-size=${Math.ceil(memoryBytes / 1024 ** 2)}), or the budget less`,
+    },
+  ].filter(({ holds }) => holds);
 }
 
 /** Where other servers reach an address that this one listens on: by one of the machine's, where it is all of them. */

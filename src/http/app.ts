@@ -2,6 +2,8 @@ import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { FastifyBaseLogger, FastifyInstance, FastifyTypeProvider } from 'fastify';
 import type { TSchema } from 'typebox';
 import type { ErrorCode } from '../core/errors.ts';
+import type { Admission } from './admission.ts';
+import type { Answers } from './answers.ts';
 import type { Budgets } from './budgets.ts';
 import type { Wire } from './contract/schema.ts';
 import type { Metrics } from './metrics.ts';
@@ -27,12 +29,12 @@ export interface HttpLogger {
 /** What routes work with. */
 export interface Surroundings {
   readonly waits: Waits;
+  readonly budgets: Budgets;
+  readonly answers: Answers;
   readonly log: HttpLogger | null;
   /** Whether the server refuses new work already. */
   readonly isStopping: () => boolean;
   readonly metrics: Metrics;
-  /** What this process has taken on; absent where nothing bounds it. */
-  readonly budgets?: Budgets;
 }
 
 /** What a route's entry in the OpenAPI document says beside its schemas. */
@@ -43,8 +45,21 @@ export interface RouteDocs {
   readonly optionalBody?: boolean;
 }
 
+/**
+ * What a route takes of the budgets, beside memory for other traffic:
+ * - `enqueue` tasks, and memory for what is published;
+ * - `publish` memory for what is published;
+ * - `lease`   tasks that its answer hands out;
+ * - `service` nothing that is refused: it says how the server is.
+ */
+export type Budget = 'enqueue' | 'publish' | 'lease' | 'service';
+
 declare module 'fastify' {
   interface FastifyContextConfig {
     docs?: RouteDocs;
+    budget?: Budget;
+  }
+  interface FastifyRequest {
+    admission: Admission;
   }
 }

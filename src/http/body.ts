@@ -16,7 +16,7 @@ type Done = (error: Error | null, body?: unknown) => void;
 type JsonParser = (request: FastifyRequest, text: string, done: Done) => void;
 
 /** Takes `application/json` only. */
-export function readsJson(app: FastifyInstance, maxBytes: number): void {
+export function readsJson(app: FastifyInstance): void {
   // Refuses `__proto__` and `constructor.prototype` keys: a payload is copied by whatever works on it.
   const parse = app.getDefaultJsonParser('error', 'error') as unknown as JsonParser;
   app.removeAllContentTypeParsers();
@@ -25,7 +25,7 @@ export function readsJson(app: FastifyInstance, maxBytes: number): void {
     if (charset !== undefined && !/^utf-?8$/i.test(charset)) {
       done(new QueueError('unsupported-media-type', `JSON is UTF-8 (RFC 8259); the charset sent is ${charset}`));
     } else {
-      readBytes(request.raw, maxBytes, (error, bytes) => {
+      readBytes(request, (error, bytes) => {
         if (error) done(error);
         else parseJson(request, bytes as Buffer, parse, done);
       });
@@ -107,25 +107,23 @@ function faultOf(text: string): string {
   }
 }
 
-/** Reads all of a body, decompressed, up to a limit. */
-function readBytes(raw: IncomingMessage, maxBytes: number, done: (error: Error | null, bytes?: Buffer) => void): void {
-  const tooLarge = () => new QueueError('body-too-large', `The body is larger than ${maxBytes} bytes (uncompressed)`);
+/** Reads all of a body, decompressed, as far as it was admitted. */
+function readBytes({ raw, admission }: FastifyRequest, done: (error: Error | null, bytes?: Buffer) => void): void {
   const encoding = raw.headers['content-encoding']?.trim().toLowerCase() ?? 'identity';
   const decompressor = DECOMPRESSORS.get(encoding);
   if (decompressor === undefined) {
     done(new QueueError('unsupported-encoding', `Content-Encoding ${encoding}: send gzip, deflate, br, or none`));
-  } else if (Number(raw.headers['content-length']) > maxBytes) {
-    done(tooLarge());
-  } else {
-    collect(raw, decompressor === null ? raw : raw.pipe(decompressor()), maxBytes, tooLarge, done);
+    return;
   }
+  admission.readsBody();
+  collect(raw, decompressor === null ? raw : raw.pipe(decompressor()), (length) => admission.hasBody(length), done);
 }
 
+/** @param admit told how many bytes have come by now; throws where they are too many */
 function collect(
   raw: IncomingMessage,
   source: Readable,
-  maxBytes: number,
-  tooLarge: () => Error,
+  admit: (length: number) => void,
   done: (error: Error | null, bytes?: Buffer) => void,
 ): void {
   const chunks: Buffer[] = [];
@@ -149,8 +147,12 @@ function collect(
     finish(new QueueError('invalid-input', 'body: it ended early, or is not what its Content-Encoding says'));
   const onData = (chunk: Buffer): void => {
     length += chunk.length;
-    if (length > maxBytes) finish(tooLarge());
-    else chunks.push(chunk);
+    try {
+      admit(length);
+      chunks.push(chunk);
+    } catch (error) {
+      finish(error as Error);
+    }
   };
   source.on('data', onData);
   source.on('end', () => finish(null, chunks.length === 1 ? chunks[0] : Buffer.concat(chunks, length)));

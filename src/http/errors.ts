@@ -1,10 +1,12 @@
 /** Every way in which a request can fail ends here, and leaves as a problem document. */
-import { type ServerResponse, STATUS_CODES } from 'node:http';
+import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { type ErrorCode, QueueError } from '../core/errors.ts';
+import { QueueError } from '../core/errors.ts';
 import type { App, HttpLogger } from './app.ts';
-import { problemHeaders, problemOf, sendProblem, toQueueError } from './problem.ts';
+import type { Budgets } from './budgets.ts';
+import { endWith, lastAnswer } from './last-words.ts';
+import { sendProblem, toQueueError } from './problem.ts';
 
 /** Errors of handlers, hooks, parsers and validation, and misses. Call before there are routes. */
 export function handleErrors(app: App, log: HttpLogger | null): void {
@@ -72,30 +74,23 @@ const patternOf = (url: string): RegExp =>
       .join('/')}$`,
   );
 
-/** What Node's parser refuses: there is no request yet, so the answer is written by hand. */
-export function answerClientError(error: NodeJS.ErrnoException, socket: Socket): void {
-  // Nobody is there; or an earlier request of this connection is not answered yet, and would seem to get this answer.
-  const answering = (socket as Socket & { readonly _httpMessage?: ServerResponse | null })._httpMessage;
-  const isTls = /^ERR_(?:SSL|TLS)_/.test(error.code ?? '');
-  if (isTls || error.code === 'ECONNRESET' || socket.destroyed || !socket.writable || answering) {
-    socket.destroy();
-    return;
-  }
-  const [code, detail]: readonly [ErrorCode, string?] =
-    error.code === 'HPE_HEADER_OVERFLOW'
-      ? ['headers-too-large']
-      : error.code === 'ERR_HTTP_REQUEST_TIMEOUT'
-        ? ['request-timeout']
-        : ['invalid-input', 'This is not an HTTP/1.1 request'];
-  socket.end(writtenProblem(new QueueError(code, detail)));
-}
+const NO_REQUEST = lastAnswer(new QueueError('invalid-input', 'This is not an HTTP/1.1 request'));
+const TOO_LARGE_HEADERS = lastAnswer(new QueueError('headers-too-large'));
+const LATE = lastAnswer(new QueueError('request-timeout'));
 
-/** A whole answer, after which the connection closes. */
-export function writtenProblem(error: QueueError): string {
-  const problem = problemOf(error);
-  const body = JSON.stringify(problem);
-  const length = String(Buffer.byteLength(body));
-  const headers = { ...problemHeaders(error.code), 'content-length': length, connection: 'close' };
-  const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
-  return `HTTP/1.1 ${problem.status} ${STATUS_CODES[problem.status]}\r\n${lines.join('')}\r\n${body}`;
+/** What Node's parser refuses, or what does not arrive in time: there is no request yet, so the answer is written by hand. */
+export function answersClientErrors(budgets: Budgets): (error: NodeJS.ErrnoException, socket: Socket) => void {
+  return (error, socket) => {
+    const isLate = error.code === 'ERR_HTTP_REQUEST_TIMEOUT';
+    const isOverflow = error.code === 'HPE_HEADER_OVERFLOW';
+    if (isLate) budgets.countRefusal('slow-request');
+    if (isOverflow) budgets.countRefusal('headers');
+    // Nobody is there; or an earlier request of this connection is not answered yet, and would seem to get this answer.
+    const answering = (socket as Socket & { readonly _httpMessage?: ServerResponse | null })._httpMessage;
+    const isItself = isLate && answering?.headersSent === false && !answering.req.complete;
+    const isLost = error.code === 'ECONNRESET' || /^ERR_(?:SSL|TLS)_/.test(error.code ?? '');
+    if (isLost || socket.destroyed || !socket.writable || (answering && !isItself)) {
+      socket.destroy();
+    } else endWith(socket, isOverflow ? TOO_LARGE_HEADERS : isLate ? LATE : NO_REQUEST);
+  };
 }

@@ -209,7 +209,7 @@ export interface Metrics {
 export interface MetricsOptions {
   /** Adds those of the process; once a process. */
   readonly processMetrics?: boolean;
-  readonly budgets?: Budgets | undefined;
+  readonly budgets?: Pick<Budgets, 'usage'> | undefined;
 }
 
 /**

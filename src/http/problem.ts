@@ -41,7 +41,7 @@ export function problemHeaders(code: ErrorCode): Record<string, string> {
 export function sendProblem(reply: FastifyReply, error: QueueError): FastifyReply {
   const problem = problemOf(error);
   // Fastify closes the connection after a body it could not read. What is left of it is read and dropped instead
-  // (bounded by the server's requestTimeout): closing with bytes unread resets the connection, and the answer is lost.
+  // (see last-words.ts): closing with bytes unread resets the connection, and the answer is lost.
   if (reply.hasHeader('connection')) reply.removeHeader('connection');
   // As bytes: to a text fastify adds a charset, which this type does not have.
   const bytes = Buffer.from(JSON.stringify(problem));

@@ -5,8 +5,12 @@ import type { Queue } from '../queue/api.ts';
 import type { Keyring } from '../queue/keys.ts';
 import type { PeerService } from '../queue/peers.ts';
 import { controlAccess } from './access.ts';
+import { admitRequests } from './admit.ts';
+import { Answers } from './answers.ts';
 import type { App, HttpLogger, Surroundings } from './app.ts';
 import { readsJson } from './body.ts';
+import { type BudgetLimits, Budgets, limitsFrom } from './budgets.ts';
+import { limitConnections } from './connections.ts';
 // For the compiler: fails where the contract and the queue's types drift apart.
 import './contract/agreement.ts';
 import { ApiKey } from './contract/keys.ts';
@@ -15,7 +19,7 @@ import { Problem } from './contract/service.ts';
 import { Task, TaskInput } from './contract/tasks.ts';
 import { Cursors, Topic } from './contract/topics.ts';
 import { describeApi } from './docs.ts';
-import { answerClientError, answerError, handleErrors } from './errors.ts';
+import { answerError, answersClientErrors, handleErrors } from './errors.ts';
 import { metricsOf } from './metrics.ts';
 import { parseQuery } from './query.ts';
 import { adminRoutes } from './routes/admin.ts';
@@ -34,6 +38,11 @@ import { Waits } from './waits.ts';
 export interface ServerOptions {
   /** Bytes of a body, uncompressed, at the most; 8 MiB when absent. */
   readonly maxBodyBytes?: number;
+  /** How much is taken on at once; defaults, as of the settings, for what is absent. */
+  readonly budgets?: Partial<BudgetLimits>;
+  /** How many leases the queue has open, where that is known at less cost than by its status. */
+  readonly leasesHeld?: () => number;
+  readonly timeouts?: Timeouts;
   /**
    * Takes calls by any Host name. Off, only by those of loopback: a page of a browser here could else have its own name
    * point to this address (DNS rebinding), and would then be of the same origin.
@@ -53,9 +62,21 @@ export interface ServerOptions {
   readonly handshakeMs?: number;
 }
 
+/** In milliseconds. */
+export interface Timeouts {
+  /** From the connection, or the first byte of a further request, to the end of its headers; 20 s when absent. */
+  readonly headersMs?: number;
+  /** From there to the end of its body; 60 s when absent. How long its answer takes is another matter. */
+  readonly requestMs?: number;
+  /** From the beginning of an answer until it is taken, and as much again for each MiB; 30 s when absent. */
+  readonly answerMs?: number;
+}
+
 export interface HttpServer {
   /** For routes of one's own, before `listen`. */
   readonly app: App;
+  /** What is under way, and what was refused. */
+  readonly budgets: Budgets;
   /** @returns the address, with the port that the system chose where `port` is 0 */
   listen(host: string, port: number): Promise<string>;
   /**
@@ -73,8 +94,11 @@ export interface HttpServer {
 
 export const DEFAULT_MAX_BODY_BYTES = 8 * 1024 * 1024;
 
-/** A request has to arrive, body and all, within this time. How long its answer takes is another matter. */
+const HEADERS_TIMEOUT_MS = 20_000;
 const REQUEST_TIMEOUT_MS = 60_000;
+/** How often Node looks for requests that are late. */
+const LOOK_FOR_LATE_MS = 1_000;
+const MAX_HEADER_BYTES = 16 * 1024;
 /** The longest part of a path is a task id that holds a message id of 2,048 bytes. */
 const MAX_PARAM_LENGTH = 8192;
 const NAMED = [TaskInput, Task, Topic, Cursors, Schedule, ScheduleSummary, ApiKey, Problem];
@@ -83,29 +107,42 @@ const NAMED = [TaskInput, Task, Topic, Cursors, Schedule, ScheduleSummary, ApiKe
 export async function createServer(queue: Queue, options: ServerOptions = {}): Promise<HttpServer> {
   const log = options.log ?? null;
   const waits = new Waits();
+  const budgets = new Budgets(limitsFrom(options.budgets ?? {}), options.leasesHeld ?? (() => queue.status().leased));
+  const answers = new Answers(budgets, options.timeouts?.answerMs);
+  const maxBodyBytes = options.maxBodyBytes ?? DEFAULT_MAX_BODY_BYTES;
+  const headersTimeout = options.timeouts?.headersMs ?? HEADERS_TIMEOUT_MS;
+  const requestTimeout = Math.max(headersTimeout, options.timeouts?.requestMs ?? REQUEST_TIMEOUT_MS);
   let stopping: Promise<void> | null = null;
 
   const tls = options.tls ?? null;
   const common = {
-    bodyLimit: options.maxBodyBytes ?? DEFAULT_MAX_BODY_BYTES,
+    bodyLimit: maxBodyBytes,
     // Refused by `guard` instead, with a problem document.
     return503OnClosing: false,
-    requestTimeout: REQUEST_TIMEOUT_MS,
+    requestTimeout,
     routerOptions: { maxParamLength: MAX_PARAM_LENGTH, querystringParser: parseQuery },
-    clientErrorHandler: answerClientError,
+    clientErrorHandler: answersClientErrors(budgets),
     frameworkErrors: (error: FastifyError, request: FastifyRequest, reply: FastifyReply) =>
       answerError(error, request, reply, log),
   };
-  const http = { requireHostHeader: false };
+  const http = {
+    requireHostHeader: false,
+    headersTimeout,
+    requestTimeout,
+    connectionsCheckingInterval: Math.min(LOOK_FOR_LATE_MS, headersTimeout),
+    maxHeaderSize: MAX_HEADER_BYTES,
+  };
   const secure: FastifyInstance<SecureServer> | null =
     tls === null ? null : Fastify({ ...common, https: { ...http, ...httpsOptions(tls, options.handshakeMs) } });
   const app: App = secure ?? Fastify({ ...common, http });
   const handshakes = secure === null ? null : new Handshakes(secure.server, log, options.handshakeMs);
   const surroundings: Surroundings = {
     waits,
+    budgets,
+    answers,
     log,
     isStopping: () => stopping !== null,
-    metrics: metricsOf(queue, { processMetrics: options.processMetrics ?? false }),
+    metrics: metricsOf(queue, { processMetrics: options.processMetrics ?? false, budgets }),
   };
 
   measureRequests(app, surroundings);
@@ -113,10 +150,14 @@ export async function createServer(queue: Queue, options: ServerOptions = {}): P
   for (const schema of NAMED) app.addSchema(schema);
   app.setValidatorCompiler(validatorCompiler(NAMED));
   handleErrors(app, log);
-  readsJson(app, options.maxBodyBytes ?? DEFAULT_MAX_BODY_BYTES);
+  readsJson(app);
+  // Who asks before sending a body is answered once it is let in, not by Node at once.
+  app.server.on('checkContinue', (request, response) => app.server.emit('request', request, response));
+  limitConnections(app.server, budgets);
   guard(app, surroundings, options.anyHost ?? false);
   const keys = options.keys ?? null;
   controlAccess(app, queue, keys);
+  admitRequests(app, surroundings, maxBodyBytes);
   if (log?.level === 'debug' || log?.level === 'trace') logRequests(app, log);
   await describeApi(app, keys !== null);
   for (const routes of [taskRoutes, leaseRoutes, topicRoutes, scheduleRoutes, adminRoutes]) routes(app, surroundings);
@@ -126,10 +167,11 @@ export async function createServer(queue: Queue, options: ServerOptions = {}): P
 
   return {
     app,
+    budgets,
     listen: (host, port) => app.listen({ host, port }),
     renewTls: (renewed) => secure?.server.setSecureContext(contextOf(renewed)),
     stop: (graceMs = 3000) => {
-      stopping ??= stopServer(app, waits, handshakes, graceMs);
+      stopping ??= stopServer(app, surroundings, handshakes, graceMs);
       return stopping;
     },
   };
@@ -188,7 +230,12 @@ function measureRequests(app: App, { metrics }: Surroundings): void {
   });
 }
 
-async function stopServer(app: App, waits: Waits, handshakes: Handshakes | null, graceMs: number): Promise<void> {
+async function stopServer(
+  app: App,
+  { waits, answers }: Surroundings,
+  handshakes: Handshakes | null,
+  graceMs: number,
+): Promise<void> {
   waits.stop();
   const { server } = app;
   // A connection whose request is answered after the close began stays open, idle, for as long as its client likes; one
@@ -203,5 +250,6 @@ async function stopServer(app: App, waits: Waits, handshakes: Handshakes | null,
   } finally {
     clearInterval(sweep);
     clearTimeout(deadline);
+    answers.stop();
   }
 }

@@ -11,7 +11,7 @@ import type { Socket } from 'node:net';
 import type { SecureContextOptions, TLSSocket } from 'node:tls';
 import { QueueError } from '../core/errors.ts';
 import type { HttpLogger } from './app.ts';
-import { writtenProblem } from './errors.ts';
+import { endWith, lastAnswer } from './last-words.ts';
 
 /** What a server shows, and whom it admits, as PEM text. */
 export interface ServerTls {
@@ -95,13 +95,17 @@ export class Handshakes {
       } else {
         this.#log?.debug({ ip: socket.remoteAddress }, 'a call in plain text to a port that speaks TLS');
         // What is left of the request is read and dropped: closing with bytes unread resets the connection.
-        socket.end(writtenProblem(new QueueError('invalid-input', PLAIN_TEXT)));
-        socket.resume();
+        endWith(socket.resume(), PLAIN_TEXT);
       }
     });
   }
 }
 
-const PLAIN_TEXT = 'This port speaks TLS (1.2 or newer); for example: https:// where the address says http://';
+const PLAIN_TEXT = lastAnswer(
+  new QueueError(
+    'invalid-input',
+    'This port speaks TLS (1.2 or newer); for example: https:// where the address says http://',
+  ),
+);
 
 const otherEnd = (socket: Socket): string => `${socket.remoteAddress} ${socket.remotePort}`;

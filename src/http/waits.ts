@@ -19,6 +19,7 @@ export interface Wait {
 export class Waits {
   readonly #open = new Set<AbortController>();
   readonly #onClose = new WeakMap<Socket, Set<() => void>>();
+  readonly #onLoss = new WeakMap<ServerResponse, () => void>();
   #stopping = false;
 
   begin(reply: FastifyReply): Wait {
@@ -40,19 +41,35 @@ export class Waits {
 
   /** Calls back when the response is lost: its connection closed before all of it was handed to the system. */
   whenUnsent(response: ServerResponse, callback: () => void): void {
-    const socket = response.req.socket;
-    if (socket.destroyed) {
-      callback();
-      return;
-    }
-    const forget = this.whenGone(socket, () => {
-      if (!response.writableFinished) callback();
+    this.#onLoss.set(response, callback);
+    this.whenOver(response, (isSent) => {
+      if (!isSent) this.lose(response);
     });
-    response.once('finish', forget);
   }
 
-  /** Calls back once when the socket closes; returns what takes that back. */
-  whenGone(socket: Socket, callback: () => void): () => void {
+  /** A response is not going to be sent. */
+  lose(response: ServerResponse): void {
+    const callback = this.#onLoss.get(response);
+    this.#onLoss.delete(response);
+    callback?.();
+  }
+
+  /** Calls back once, when all of a response was handed to the system, or its connection has closed. */
+  whenOver(response: ServerResponse, callback: (isSent: boolean) => void): void {
+    const { socket } = response.req;
+    if (socket.destroyed) {
+      callback(false);
+      return;
+    }
+    const forget = this.whenGone(socket, () => callback(false));
+    response.once('finish', () => {
+      // It finishes also where its connection is destroyed, with whatever was not sent by then.
+      if (!socket.destroyed && forget()) callback(true);
+    });
+  }
+
+  /** Calls back once when the socket closes; returns what takes that back, and says whether it still could. */
+  whenGone(socket: Socket, callback: () => void): () => boolean {
     let callbacks = this.#onClose.get(socket);
     if (!callbacks) {
       callbacks = new Set();

@@ -167,7 +167,7 @@ export class Log {
 
   /** One more is open, behind all that are. */
   opens(id: number, entry: OpenEntry): void {
-    this.#open ??= new OpenEntries();
+    this.#open ??= new OpenEntries(this.tenure);
     this.#open.set(id, entry);
   }
 

@@ -27,9 +27,20 @@ export const openEntry = (
   until,
 });
 
+/** How many leases are open in several logs. */
+export interface LeaseTally {
+  leases: number;
+}
+
 /** The open entries of a log by id, in the order of their ids. */
 export class OpenEntries extends Map<number, OpenEntry> {
+  readonly #tally: LeaseTally;
   #leased = 0;
+
+  constructor(tally: LeaseTally) {
+    super();
+    this.#tally = tally;
+  }
 
   /** How many of them are under a lease. */
   get leased(): number {
@@ -37,12 +48,12 @@ export class OpenEntries extends Map<number, OpenEntry> {
   }
 
   override set(id: number, entry: OpenEntry): this {
-    this.#leased += Number(entry.leased) - Number(this.get(id)?.leased ?? false);
+    this.#count(Number(entry.leased) - Number(this.get(id)?.leased ?? false));
     return super.set(id, entry);
   }
 
   override delete(id: number): boolean {
-    this.#leased -= Number(this.get(id)?.leased ?? false);
+    this.#count(-Number(this.get(id)?.leased ?? false));
     return super.delete(id);
   }
 
@@ -56,6 +67,11 @@ export class OpenEntries extends Map<number, OpenEntry> {
     this.set(id, { ...open, leased: false, until: 0 });
     return open.leased;
   }
+
+  #count(change: number): void {
+    this.#leased += change;
+    this.#tally.leases += change;
+  }
 }
 
 /** Of a log in which nothing is open. */
@@ -63,4 +79,4 @@ export const NONE_OPEN: OpenEntries = new (class extends OpenEntries {
   override set(): never {
     throw new TypeError('what is open is kept by its log');
   }
-})();
+})({ leases: 0 });

@@ -630,6 +630,13 @@ export class LocalQueue implements Queue {
     return this.#measures;
   }
 
+  /** Leases that are open in the shards held here, whoever gave them out: what `status().leased` adds up topic by topic. */
+  get leasesHeld(): number {
+    let leases = 0;
+    for (const tenure of this.#session?.engine.book.tenures ?? []) if (tenure.holds) leases += tenure.leases;
+    return leases;
+  }
+
   async readiness(): Promise<Readiness> {
     if (this.#stopped !== null) return { ready: false, reasons: ['the server is shutting down'] };
     if (this.#store === null || this.#session === null) return { ready: false, reasons: [this.#unreached] };

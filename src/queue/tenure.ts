@@ -10,6 +10,8 @@ export class Tenure {
   /** All that may hold work is loaded: only then something is handed out. */
   isLoaded = false;
   ended = false;
+  /** Leases that are open in its logs, while this server schedules the shard. */
+  leases = 0;
   /** When it began, in milliseconds since 1970. */
   readonly beganAt: number;
 

@@ -24,6 +24,68 @@ const faultsOf = (flags: object, env: Environment): readonly string[] => {
   return [];
 };
 
+/** Every kind of wrong value that a number can have: nothing, zero, signs, fractions, blanks inside, other notations, overflow. */
+const WRONG_NUMBERS = [
+  '',
+  ' ',
+  '0',
+  '00',
+  '-1',
+  '+1',
+  '--1',
+  '1.5',
+  '1.0',
+  '1,000',
+  '1_000',
+  '.5',
+  '5.',
+  '1 000',
+  '1 0',
+  '1e3',
+  '0x10',
+  '0b1',
+  '1n',
+  'Infinity',
+  '-Infinity',
+  'NaN',
+  'null',
+  'true',
+  'max',
+  '½',
+  '١٢',
+  '１２',
+  '99999999999999999999',
+];
+const WRONG_SIZES = [
+  ...WRONG_NUMBERS,
+  '0g',
+  '0b',
+  '-4g',
+  '+4g',
+  '1.5g',
+  '4 g',
+  '4\tg',
+  '4\u00a0g',
+  'g',
+  'g4',
+  '4gb',
+  '4Gi',
+  '4kb',
+  '4t',
+  '4bb',
+  '4gg',
+  '4 bytes',
+  '4%',
+  // The Kelvin sign, which some take for a k.
+  '4\u212a',
+  '9007199254740992',
+  '9007199254740991k',
+  '8388608g',
+  '9999999999999999g',
+];
+/** Counts have no units. */
+const WRONG_COUNTS = [...WRONG_NUMBERS, '1k', '1m', '1b'];
+
 describe('server settings', () => {
   it('have defaults', () => {
     expect(readServerSettings({}, {})).toEqual({
@@ -47,6 +109,9 @@ describe('server settings', () => {
       allowPublic: false,
       requireKeys: 'auto',
       maxBodyBytes: 8 * 1024 * 1024,
+      maxMemoryBytes: 4 * 1024 ** 3,
+      maxTasks: 100_000,
+      maxConnections: 1_024,
       logLevel: 'info',
       migrate: true,
     });
@@ -96,6 +161,22 @@ describe('server settings', () => {
     ['EBBMARK_MAX_BODY_BYTES', '1024b', 'maxBodyBytes', 1024],
     ['EBBMARK_MAX_BODY_BYTES', '16K', 'maxBodyBytes', 16_384],
     ['EBBMARK_MAX_BODY_BYTES', ' 2m', 'maxBodyBytes', 2 * 1024 * 1024],
+    ['EBBMARK_MAX_MEMORY_BYTES', '1', 'maxMemoryBytes', 1],
+    ['EBBMARK_MAX_MEMORY_BYTES', '1b', 'maxMemoryBytes', 1],
+    ['EBBMARK_MAX_MEMORY_BYTES', '1B', 'maxMemoryBytes', 1],
+    ['EBBMARK_MAX_MEMORY_BYTES', '3k', 'maxMemoryBytes', 3 * 1024],
+    ['EBBMARK_MAX_MEMORY_BYTES', '3K', 'maxMemoryBytes', 3 * 1024],
+    ['EBBMARK_MAX_MEMORY_BYTES', '512m', 'maxMemoryBytes', 512 * 1024 ** 2],
+    ['EBBMARK_MAX_MEMORY_BYTES', '512M', 'maxMemoryBytes', 512 * 1024 ** 2],
+    ['EBBMARK_MAX_MEMORY_BYTES', ' \t2g\n', 'maxMemoryBytes', 2 * 1024 ** 3],
+    ['EBBMARK_MAX_MEMORY_BYTES', '2G', 'maxMemoryBytes', 2 * 1024 ** 3],
+    ['EBBMARK_MAX_MEMORY_BYTES', '8388607g', 'maxMemoryBytes', 8_388_607 * 1024 ** 3],
+    ['EBBMARK_MAX_MEMORY_BYTES', '9007199254740991', 'maxMemoryBytes', Number.MAX_SAFE_INTEGER],
+    ['EBBMARK_MAX_TASKS', '1', 'maxTasks', 1],
+    ['EBBMARK_MAX_TASKS', ' 250000 ', 'maxTasks', 250_000],
+    ['EBBMARK_MAX_TASKS', '1000000000', 'maxTasks', 1_000_000_000],
+    ['EBBMARK_MAX_CONNECTIONS', '1', 'maxConnections', 1],
+    ['EBBMARK_MAX_CONNECTIONS', '1000000', 'maxConnections', 1_000_000],
     ['EBBMARK_STORE', 'sqlite:/a b/ü.db', 'store', { kind: 'sqlite', path: '/a b/ü.db', text: 'sqlite:/a b/ü.db' }],
     ['EBBMARK_MIGRATE', 'off', 'migrate', false],
   ] as const)('%s=%s', (name, text, setting, value) => {
@@ -132,6 +213,12 @@ describe('server settings', () => {
     ['EBBMARK_MAX_BODY_BYTES', '257m'],
     ['EBBMARK_MAX_BODY_BYTES', '99999999999999999999g'],
     ['EBBMARK_MAX_BODY_BYTES', '1e6'],
+    ...WRONG_SIZES.map((text) => ['EBBMARK_MAX_MEMORY_BYTES', text] as const),
+    ...['EBBMARK_MAX_TASKS', 'EBBMARK_MAX_CONNECTIONS'].flatMap((name) =>
+      WRONG_COUNTS.map((text) => [name, text] as const),
+    ),
+    ['EBBMARK_MAX_TASKS', '1000000001'],
+    ['EBBMARK_MAX_CONNECTIONS', '1000001'],
     ['EBBMARK_LOG_LEVEL', 'verbose'],
     ['EBBMARK_LOG_LEVEL', 'INFO'],
     ['EBBMARK_MIGRATE', 'true'],
@@ -139,7 +226,7 @@ describe('server settings', () => {
     ['EBBMARK_REQUIRE_KEYS', ''],
     ['EBBMARK_REQUIRE_KEYS', 'true'],
     ['EBBMARK_REQUIRE_KEYS', 'ON'],
-  ])('%s=%s is refused: the value, the rule and an example', (name, text) => {
+  ] as const)('%s=%j is refused: the value, the rule and an example', (name, text) => {
     const setting = Object.values(SETTINGS).find(({ env }) => env === name)!;
     const [fault, ...more] = faultsOf({}, { [name]: text });
     expect(more).toEqual([]);

@@ -140,6 +140,36 @@ describe('ebbmark serve', () => {
     expect(server.url).toMatch(/^http:\/\/127\.0\.0\.2:\d+$/);
   });
 
+  it('takes budgets from flags and environment, and warns of memory that is more than half of what there is', async () => {
+    const server = await serve(['--max-connections', '2'], {
+      EBBMARK_MAX_MEMORY_BYTES: '8388607g',
+      EBBMARK_MAX_TASKS: '1',
+    });
+    expect(server.out()).toMatch(
+      /"level":"warn".*"given":9007198180999168,"used":\d+,.*EBBMARK_MAX_MEMORY_BYTES .* is more than half of the memory there is; half of it is used/,
+    );
+    const enqueue = async (count: number) => {
+      const tasks = Array.from({ length: count }, () => ({ payload: 1 }));
+      return (await post(server.url, '/v1/topics/budget/tasks', { tasks })).status;
+    };
+    expect(await enqueue(2)).toBe(413);
+    expect(await enqueue(1)).toBe(201);
+    await post(server.url, '/v1/leases', {});
+    expect(await enqueue(1)).toBe(503);
+  });
+
+  it('warns where a body that is allowed finds no room', async () => {
+    const server = await serve(['--max-memory-bytes', '4']);
+    expect(server.out()).toContain('a body of EBBMARK_MAX_BODY_BYTES does not fit into three quarters of');
+    expect((await post(server.url, '/v1/topics/budget/tasks', { tasks: [{ payload: 1 }] })).status).toBe(413);
+    expect((await fetch(`${server.url}/healthz`)).status).toBe(200);
+  });
+
+  it('says nothing of budgets that fit', async () => {
+    const server = await serve([], { EBBMARK_MAX_MEMORY_BYTES: '64m' });
+    expect(server.out()).not.toContain('"warn"');
+  });
+
   it('does not start with a bad value, and names all of them', async () => {
     const { code, err, out } = await run(['serve', '--log-level', 'loud'], { env: { EBBMARK_MAX_BODY_BYTES: '0' } });
     expect({ code, out }).toEqual({ code: 2, out: '' });

@@ -1,5 +1,6 @@
 /** What /metrics tells: by the conventions of Prometheus, of what really happened, and never of a topic. */
 import { describe, expect, onTestFinished, test } from 'vitest';
+import { Budgets, limitsFrom } from '../../src/http/budgets.ts';
 import { metricsOf } from '../../src/http/metrics.ts';
 import { VERSION } from '../../src/http/version.ts';
 import { MeasuredStore } from '../../src/queue/measured-store.ts';
@@ -211,6 +212,8 @@ test('each task is counted once, at whichever server it was handed out, and sett
   expect([here.ageAtSuccess.count, there.ageAtSuccess.count]).toEqual([0, topics.length]);
 });
 
+const NOTHING_REFUSED = new Budgets(limitsFrom({}), () => 0).usage().refused;
+
 test('budgets are told where there are some, and not where there are none', async () => {
   const { queue } = await testQueue();
   const of = (now: number, limit: number) => ({ now, limit });
@@ -218,7 +221,7 @@ test('budgets are told where there are some, and not where there are none', asyn
     connections: of(3, 1024),
     tasks: of(5, 100_000),
     memory: { input: of(1_000, 3_000), rest: of(10, 1_000) },
-    refused: { memory: 2, tasks: 1 },
+    refused: { ...NOTHING_REFUSED, input: 2, tasks: 1 },
   });
   const families = parseMetrics(await metricsOf(queue, { budgets: { usage } }).read());
   expect(sampleOf(families, 'ebbmark_connections')).toBe(3);
@@ -226,7 +229,7 @@ test('budgets are told where there are some, and not where there are none', asyn
   expect(sampleOf(families, 'ebbmark_tasks_in_hand')).toBe(5);
   expect(sampleOf(families, 'ebbmark_memory_budget_used_bytes', { share: 'input' })).toBe(1_000);
   expect(sampleOf(families, 'ebbmark_memory_budget_limit_bytes', { share: 'rest' })).toBe(1_000);
-  expect(sampleOf(families, 'ebbmark_requests_refused_total', { reason: 'memory' })).toBe(2);
+  expect(sampleOf(families, 'ebbmark_requests_refused_total', { reason: 'input' })).toBe(2);
   for (const family of families.values()) expect({ [family.name]: lint(family) }).toEqual({ [family.name]: [] });
   const none = parseMetrics(await metricsOf(queue).read());
   expect(none.get('ebbmark_connections')?.samples).toEqual([]);

@@ -1,5 +1,5 @@
 /** What the status of a server says of its waiting tasks. */
-import { expect, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { silentLogger } from '../../src/queue/engine.ts';
 import { LocalQueue } from '../../src/queue/queue.ts';
 import { openSqliteStore } from '../../src/store/sqlite/store.ts';
@@ -57,4 +57,41 @@ test('is known after a restart', async () => {
   const second = await LocalQueue.start(store, env, silentLogger);
   expect(second.status().oldestReadyMs).toBe(5_000);
   await second.stop();
+});
+
+test('how many leases are held is counted as they come and go', async () => {
+  const env = manualEnvironment();
+  const store = await openSqliteStore(':memory:', { now: env.now });
+  const queue = await LocalQueue.start(store, env, silentLogger);
+  onTestFinished(() => queue.stop());
+  const held = (): number => {
+    expect(queue.leasesHeld).toBe(queue.status().leased);
+    return queue.leasesHeld;
+  };
+  expect(held()).toBe(0);
+  await queue.enqueue(
+    't',
+    Array.from({ length: 8 }, (_, n) => ({ payload: n, messageId: `m${n}` })),
+  );
+  await queue.configure('t', { maxAttempts: 1 });
+  const tasks = await queue.lease({ max: 8, leaseMs: 10_000 });
+  expect(held()).toBe(8);
+  const [acked, nacked, released, dead, cancelled, extended] = tasks;
+  await queue.settle({ ack: [{ leaseId: acked!.leaseId }] });
+  expect(held()).toBe(7);
+  await queue.settle({ release: [{ leaseId: released!.leaseId }] });
+  expect(held()).toBe(6);
+  await queue.settle({ nack: [{ leaseId: nacked!.leaseId, delayMs: 60_000 }] });
+  expect(held()).toBe(5);
+  await queue.settle({ nack: [{ leaseId: dead!.leaseId, dead: true }] });
+  expect(held()).toBe(4);
+  await queue.cancel('t', cancelled!.id);
+  expect(held()).toBe(3);
+  await queue.settle({ ack: [{ leaseId: acked!.leaseId }], extend: [{ leaseId: extended!.leaseId, leaseMs: 60_000 }] });
+  expect(held()).toBe(3);
+  await env.advance(15_000);
+  // Two have lapsed.
+  expect(held()).toBe(1);
+  expect(await queue.lease({ max: 8 })).toHaveLength(1);
+  expect(held()).toBe(2);
 });

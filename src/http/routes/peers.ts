@@ -1,15 +1,27 @@
+import type { FastifyReply } from 'fastify';
 import { QueueError } from '../../core/errors.ts';
-import type { LeasedTask, Queue } from '../../queue/api.ts';
+import type { Queue } from '../../queue/api.ts';
 import { bytesToWire, PEER_PATH } from '../../queue/peer-transport.ts';
-import { PEER_METHODS, type PeerMethod, type PeerService } from '../../queue/peers.ts';
+import { PEER_METHODS, type PeerCalls, type PeerMethod, type PeerService } from '../../queue/peers.ts';
 import type { App, Surroundings } from '../app.ts';
+import { Leasing } from '../leasing.ts';
 
 /** What other servers on the same store ask. Each shows the secret that only who can read the store knows. */
-export function peerRoutes(app: App, { waits, log, isStopping }: Surroundings, queue: Queue, peers: PeerService): void {
-  const giveBack = (tasks: readonly LeasedTask[]): void => {
-    queue.settle({ release: tasks.map(({ leaseId }) => ({ leaseId })) }).catch((error: unknown) => {
-      log?.warn({ err: error, tasks: tasks.length }, 'could not give back what was leased for another server');
+export function peerRoutes(app: App, surroundings: Surroundings, queue: Queue, peers: PeerService): void {
+  const { waits, isStopping } = surroundings;
+  const leasing = new Leasing(surroundings);
+
+  /** As much as there is room for: where it is none, the caller gets what other servers have. */
+  const lease = async (
+    body: PeerCalls['lease']['body'],
+    reply: FastifyReply,
+  ): Promise<PeerCalls['lease']['answer']> => {
+    let answer: PeerCalls['lease']['answer'] = { tasks: [] };
+    const tasks = await leasing.now(reply, queue, body.request.max ?? 1, async (max) => {
+      answer = await peers.answer('lease', { ...body, request: { ...body.request, max } });
+      return answer.tasks;
     });
+    return { ...answer, tasks: tasks ?? [] };
   };
 
   app.post(
@@ -23,14 +35,10 @@ export function peerRoutes(app: App, { waits, log, isStopping }: Surroundings, q
       if (isStopping()) throw new QueueError('shutting-down');
       const { method } = request.params as { readonly method: string };
       if (!(PEER_METHODS as readonly string[]).includes(method)) throw new QueueError('not-found');
+      if (method === 'lease') return bytesToWire(await lease(request.body as PeerCalls['lease']['body'], reply));
       const wait = waits.begin(reply);
       try {
-        const answer = await peers.answer(method as PeerMethod, request.body as never, wait.signal);
-        if (method === 'lease') {
-          const { tasks } = answer as { readonly tasks: readonly LeasedTask[] };
-          if (tasks.length > 0) waits.whenUnsent(reply.raw, () => giveBack(tasks));
-        }
-        return bytesToWire(answer);
+        return bytesToWire(await peers.answer(method as PeerMethod, request.body as never, wait.signal));
       } finally {
         wait.end();
       }

@@ -57,6 +57,7 @@ export function scheduleRoutes(app: App): void {
       config: {
         access: { roles: ['produce'] },
         docs: { codes: ['topic-invalid', 'payload-too-large', 'outcome-unknown', 'not-holder'] },
+        budget: 'publish',
       },
     },
     async (request) => {

@@ -30,7 +30,7 @@ export function serviceRoutes(app: App, { isStopping, metrics }: Surroundings, q
         querystring: NoQuery,
         response: { 200: Health },
       },
-      config: { access: 'open' },
+      config: { access: 'open', budget: 'service' },
     },
     async () => ({ status: 'ok' as const }),
   );
@@ -45,7 +45,7 @@ export function serviceRoutes(app: App, { isStopping, metrics }: Surroundings, q
         querystring: NoQuery,
         response: { 200: Ready, 503: Ready },
       },
-      config: { access: 'open' },
+      config: { access: 'open', budget: 'service' },
     },
     async (_request, reply) => {
       const readiness = isStopping()
@@ -66,7 +66,7 @@ export function serviceRoutes(app: App, { isStopping, metrics }: Surroundings, q
         querystring: NoQuery,
         response: { 200: text('Prometheus text format') },
       },
-      config: { access: { roles: ['admin'], allTopics: true } },
+      config: { access: { roles: ['admin'], allTopics: true }, budget: 'service' },
     },
     async (_request, reply) => reply.type(metrics.contentType).send(await metrics.read()),
   );
@@ -87,7 +87,7 @@ export function serviceRoutes(app: App, { isStopping, metrics }: Surroundings, q
           },
         },
       },
-      config: { access: { roles: ['admin'], allTopics: true } },
+      config: { access: { roles: ['admin'], allTopics: true }, budget: 'service' },
     },
     async (request, reply) => {
       const json = request.headers.accept?.includes('application/json') ?? false;

@@ -1,7 +1,7 @@
 import { QueueError } from '../../core/errors.ts';
 import type { EnqueueResult } from '../../queue/api.ts';
-import { ANY_ROLE } from '../access.ts';
 import { carrying, contextOfHeaders } from '../../telemetry/trace-context.ts';
+import { ANY_ROLE } from '../access.ts';
 import type { App, Surroundings } from '../app.ts';
 import { Ref } from '../contract/schema.ts';
 import { NoQuery } from '../contract/service.ts';
@@ -43,9 +43,11 @@ export function taskRoutes(app: App, { waits }: Surroundings): void {
       config: {
         access: { roles: ['produce'] },
         docs: { codes: ['topic-invalid', 'payload-too-large', 'outcome-unknown'] },
+        budget: 'enqueue',
       },
     },
     async (request, reply) => {
+      request.admission.enqueues(request.body.tasks.length);
       const idempotencyKey = request.headers['idempotency-key'];
       const trace = contextOfHeaders(request.headers);
       const inputs = tasksFromWire(request.body.tasks);
@@ -110,6 +112,7 @@ export function taskRoutes(app: App, { waits }: Surroundings): void {
       const { topic, id } = request.params;
       const { waitMs } = request.query;
       if (!waitMs) return taskToWire(await request.caller.queue.task(topic, id));
+      request.admission.awaitsResult();
       const wait = waits.begin(reply);
       try {
         return taskToWire(await request.caller.queue.task(topic, id, { waitMs, signal: wait.signal }));

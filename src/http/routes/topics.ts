@@ -51,6 +51,7 @@ export function topicRoutes(app: App, { waits }: Surroundings): void {
       const timeoutMs = request.query.drainedWaitMs;
       const { queue } = request.caller;
       if (timeoutMs === undefined) return queue.topic(topic);
+      request.admission.awaitsResult();
       const wait = waits.begin(reply);
       try {
         const drained = await queue.drained(topic, { timeoutMs, signal: wait.signal });
