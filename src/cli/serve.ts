@@ -48,7 +48,13 @@ export async function serve(flags: Flags, env: Environment): Promise<void> {
   // Before the store: a start that fails has created nothing, and taken nothing over.
   await mustBeFree(host, port);
   const newFile = newFileOf(settings.store);
-  const queue = await openLocalQueue({ ...options, migrate: settings.migrate, reachMs: REACH_MS, log }).catch(
+  const queue = await openLocalQueue({
+    ...options,
+    migrate: settings.migrate,
+    reachMs: REACH_MS,
+    log,
+    ...(settings.maxStoreBytes === null ? {} : { maxStoreBytes: settings.maxStoreBytes }),
+  }).catch(
     (error: unknown) => {
       throw error instanceof StoreOutdatedError ? outdated(error.message, options.store) : error;
     },

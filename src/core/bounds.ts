@@ -56,6 +56,9 @@ export const MISSED_COUNTED = 100;
  */
 export const FIRING_WINDOW_MS = 86_400_000;
 
+/** What an embedded store may be told to hold at the most. */
+export const MAX_STORE_BYTES = { min: 1024 * 1024, max: Number.MAX_SAFE_INTEGER } as const;
+
 /** Tiers of a topic that leases serve; 9 first. */
 export const TIERS = 10;
 export const DEFAULT_PRIORITY = 5;
@@ -87,6 +90,8 @@ export const SETTING_BOUNDS = {
   buckets: { min: 1, max: TIERS },
   weight: { min: 1, max: 1_000 },
   tierShare: { min: 1, max: 50 },
+  maxWaiting: { min: 1, max: 1_000_000_000 },
+  maxWaitingBytes: { min: 1, max: Number.MAX_SAFE_INTEGER },
 } as const;
 
 function assertBounds(): void {

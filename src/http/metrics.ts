@@ -17,6 +17,7 @@ const GAUGES: readonly Entry[] = [
 const COUNTERS: readonly Entry[] = [
   ['ebbmark_tasks_enqueued_total', 'Tasks accepted.', 'enqueued'],
   ['ebbmark_tasks_deduplicated_total', 'Tasks not enqueued since their message id was known.', 'deduplicated'],
+  ['ebbmark_tasks_refused_total', 'Tasks that found no room in their topic, or in the store.', 'refused'],
   ['ebbmark_tasks_delivered_total', 'Tasks leased, redeliveries included.', 'delivered'],
   ['ebbmark_tasks_redelivered_total', 'Tasks leased that had been leased before.', 'redelivered'],
   ['ebbmark_tasks_succeeded_total', 'Tasks acknowledged.', 'succeeded'],

@@ -364,6 +364,8 @@ export interface QueueStatus {
   readonly waiting: number;
   readonly enqueued: number;
   readonly deduplicated: number;
+  /** Tasks that found no room in their topic, or in the store. */
+  readonly refused: number;
   readonly delivered: number;
   readonly redelivered: number;
   readonly succeeded: number;
@@ -392,7 +394,8 @@ export interface Readiness {
 export interface Queue {
   /**
    * Puts one or many tasks into a topic, which needs no creation. Resolves once every accepted task is on disk.
-   * Atomic per log and chunk of 200; a result per task, in order: where one was refused, its `id` is null.
+   * Atomic per log and chunk of 200; a result per task, in order: where one was refused, its `id` is null. New tasks for
+   * which there is no room are refused with `topic-full` or `store-full`; known message ids get their tasks all the same.
    * @throws QueueError `invalid-input` or `topic-invalid` where the call as a whole is malformed (nothing was
    *   written); `store-unavailable`, `outcome-unknown`, `shutting-down`
    */

@@ -21,6 +21,7 @@ import { Manager } from './manage.ts';
 import { Messages } from './messages.ts';
 import { asPending, Mover } from './move.ts';
 import type { Hint, Transport } from './peers.ts';
+import { Quotas } from './quotas.ts';
 import { Rescheduler } from './reschedule.ts';
 import { Schedules } from './schedules.ts';
 import { Settler } from './settle.ts';
@@ -58,6 +59,7 @@ export class Session {
   readonly scanner: Scanner;
   readonly waits: Waits;
   readonly locator: Locator;
+  readonly quotas: Quotas;
   readonly enqueuer: Enqueuer;
   readonly leaser: Leaser;
   readonly settler: Settler;
@@ -117,7 +119,8 @@ export class Session {
     );
     this.locator = new Locator(this.engine, this.#mover);
     this.rescheduler = new Rescheduler(this.engine, this.#mover, this.locator);
-    this.enqueuer = new Enqueuer(this.engine, this.locator, this.rescheduler);
+    this.quotas = new Quotas(this.engine, (name) => this.neighbours.askWaiting(name));
+    this.enqueuer = new Enqueuer(this.engine, this.locator, this.rescheduler, this.quotas);
     this.schedules = new Schedules(this.engine, this.enqueuer, () => this.neighbours.passedOn());
     this.scheduleRunner = new ScheduleRunner(this.engine, this.schedules);
     this.settler = new Settler(this.engine, this.#mover);

@@ -183,6 +183,10 @@ export class Topic {
     return { ready, delayed, leased: this.inFlight, dead: this.logs.get(DEAD_TIER)?.ready ?? 0 };
   }
 
+  get hasByteQuota(): boolean {
+    return this.settings.maxWaitingBytes !== null;
+  }
+
   /** Nothing is in it, as far as is known here. */
   get isIdle(): boolean {
     return this.delayed === 0 && this.moving === 0 && this.logs.size === 0 && !this.claiming;
@@ -272,6 +276,21 @@ export class TopicBook {
     const tenure = this.#tenure(shard, term);
     this.#tenures[shard] = tenure;
     return { before, tenure };
+  }
+
+  /** Bytes of what waits in a topic: as they are kept where it has a quota of them, else estimated. */
+  waitingBytes(topic: Topic): number {
+    let sum = 0;
+    for (const log of topic.logs) {
+      if (!log.isDead) sum += log.waitingBytes ?? Math.round(log.ready * log.averageBytes);
+    }
+    const slots = this.slotsOf(topic.tenure);
+    const delayed = slots.bytesOf(topic.name);
+    if (delayed !== null) return sum + Math.round(delayed);
+    for (const [slot, count] of topic.delayed > 0 ? slots.holding(topic.name) : []) {
+      sum += Math.round(count * (slot.log?.averageBytes ?? 0));
+    }
+    return sum;
   }
 
   /** A topic that is in memory. */

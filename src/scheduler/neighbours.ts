@@ -21,6 +21,7 @@ import {
   type Transport,
   unlessUnreachable,
 } from '../queue/peers.ts';
+import type { Waiting } from '../queue/quotas.ts';
 import type { ActivityRow, NodeRow } from '../store/store.ts';
 import type { ActivityIndex } from './activity.ts';
 import { emptyMinute, heardSince, oldMinute, ringBell } from './bell.ts';
@@ -256,6 +257,14 @@ export class Neighbours {
     const answer = await this.#ask(holder, 'turn', address).catch(() => null);
     if (answer?.period !== undefined) log.recordedPeriod = Math.max(log.recordedPeriod, answer.period);
     return answer?.end ?? null;
+  }
+
+  /** Asks whoever schedules a topic what waits in it; null: that cannot be told now. */
+  async askWaiting(topic: string): Promise<Waiting | null> {
+    const holder = this.#holdings.holderOf(this.#engine.book.tenureOf(topic).shard);
+    if (holder?.address == null) return null;
+    const answer = await this.#ask(holder, 'call', { method: 'waiting', topic, args: [] }).catch(() => null);
+    return (answer?.value ?? null) as Waiting | null;
   }
 
   /** Another server is to put something into a log of a shard that is held here. */

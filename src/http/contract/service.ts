@@ -57,6 +57,7 @@ export const QueueStatus = Strict({
   waiting: Count({ description: 'Lease calls that wait.' }),
   enqueued: Count(),
   deduplicated: Count(),
+  refused: Count({ description: 'Tasks that found no room in their topic, or in the store.' }),
   delivered: Count(),
   redelivered: Count(),
   succeeded: Count(),
