@@ -188,6 +188,16 @@ export interface TopicSummary {
   readonly paused: boolean;
 }
 
+/** A topic that is busy, as the server that schedules it knows it. */
+export interface BusyTopic extends TopicSummary {
+  /** Bytes of what waits; estimated where the topic has no quota of them. */
+  readonly waitingBytes: number;
+  /** Workers that got a task of it within a minute, or wait for one; calls that name no worker count as one each. */
+  readonly subscribers: number;
+  /** Lease calls that wait for a task of it, among others. */
+  readonly idle: number;
+}
+
 export interface TopicPage {
   readonly topics: readonly TopicSummary[];
   readonly after?: string;
@@ -358,7 +368,10 @@ export interface QueueStatus {
   readonly delayed: number;
   readonly leased: number;
   readonly dead: number;
-  /** How long the ready task that has waited longest has waited, at the most, in milliseconds; null: none is ready. */
+  /**
+   * How long the ready task that has waited longest has waited, at the most, in milliseconds; null: none is ready. Where
+   * more than a thousand topics are active, it is known from the last `busiest()`.
+   */
   readonly oldestReadyMs: number | null;
   /** Lease calls that wait. */
   readonly waiting: number;
@@ -464,7 +477,13 @@ export interface Queue {
   /** Ends a schedule; tasks that it has enqueued stay. @throws QueueError `schedule-not-found` */
   deleteSchedule(name: string): Promise<void>;
 
+  /** Counts of this server, and of the shards that it schedules. Costs the same however many topics there are. */
   status(): QueueStatus;
+  /**
+   * The topics with most tasks, the busiest first, of the shards that this server schedules, as a second ago at the
+   * earliest. Looks at all topics for it, in slices.
+   */
+  busiest(): Promise<readonly BusyTopic[]>;
   readiness(): Promise<Readiness>;
 
   /** Refuses new work, ends waits, finishes what runs, and lets go of the store. Idempotent. */

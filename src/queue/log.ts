@@ -6,6 +6,7 @@ import {
   DEAD_TIER,
   EMPTY_CHECKPOINT,
   entriesEnd,
+  isSlotTopic,
   planAppend,
   type SegmentHeader,
   segmentEnd,
@@ -171,7 +172,7 @@ export class Log {
 
   /** One more is open, behind all that are. */
   opens(id: number, entry: OpenEntry): void {
-    this.#open ??= new OpenEntries();
+    this.#open ??= new OpenEntries(this.tenure.totals);
     this.#open.set(id, entry);
   }
 
@@ -182,6 +183,7 @@ export class Log {
 
   /** What is open is another server's to see to. */
   forgetOpen(): void {
+    this.#open?.clear();
     this.#open = null;
   }
 
@@ -251,7 +253,7 @@ export class Log {
   }
 
   get isDead(): boolean {
-    return this.address.tier === DEAD_TIER;
+    return this.address.tier === DEAD_TIER && !isSlotTopic(this.address.topic);
   }
 
   /** The next id that an append will get, as known here. */
@@ -317,13 +319,16 @@ export class Log {
   }
 
   set ready(count: number) {
+    const { totals } = this.tenure;
+    if (this.isDead) totals.dead += count - this.#ready;
+    else if (!isSlotTopic(this.address.topic)) totals.ready += count - this.#ready;
     this.#ready = count;
   }
 
   /** So many more are ready, or fewer; where nothing is left, what was counted too often is forgotten. */
   countReady(by: number): void {
     if (this.#ready === 0) this.readySince = this.#env.now();
-    this.#ready = this.unscanned === 0 ? 0 : Math.max(0, this.#ready + by);
+    this.ready = this.unscanned === 0 ? 0 : Math.max(0, this.#ready + by);
   }
 
   /** Up to here it is known what was handed out. */
@@ -574,7 +579,7 @@ export class Log {
       this.#appended(tail, appended);
       if (fits) {
         if (this.#ready === 0) this.readySince = entries[0]!.placedAt;
-        for (const { status } of entries) if (status === 'ready') this.#ready++;
+        this.ready = this.#ready + (isReady ? entries.length : entries.filter(({ status }) => status === 'ready').length);
         this.#peers.appended(this, isReady ? appended : null);
         return entries.map((_, index) => firstId + index);
       }

@@ -1,5 +1,6 @@
 import type { EntryHead } from '../core/entry.ts';
 import { messageKey } from '../core/message.ts';
+import { Totals } from './totals.ts';
 
 /** An entry below the scan cursor that is not known to be settled. */
 export interface OpenEntry {
@@ -29,7 +30,14 @@ export const openEntry = (
 
 /** The open entries of a log by id, in the order of their ids. */
 export class OpenEntries extends Map<number, OpenEntry> {
+  readonly #totals: Totals;
   #leased = 0;
+
+  /** @param totals to which what is under a lease adds */
+  constructor(totals: Totals) {
+    super();
+    this.#totals = totals;
+  }
 
   /** How many of them are under a lease. */
   get leased(): number {
@@ -37,13 +45,24 @@ export class OpenEntries extends Map<number, OpenEntry> {
   }
 
   override set(id: number, entry: OpenEntry): this {
-    this.#leased += Number(entry.leased) - Number(this.get(id)?.leased ?? false);
+    this.#count(Number(entry.leased) - Number(this.get(id)?.leased ?? false));
     return super.set(id, entry);
   }
 
   override delete(id: number): boolean {
-    this.#leased -= Number(this.get(id)?.leased ?? false);
+    this.#count(-Number(this.get(id)?.leased ?? false));
     return super.delete(id);
+  }
+
+  /** Nobody here sees to them any more. */
+  override clear(): void {
+    this.#count(-this.#leased);
+    super.clear();
+  }
+
+  #count(by: number): void {
+    this.#leased += by;
+    this.#totals.leased += by;
   }
 
   /**
@@ -63,4 +82,4 @@ export const NONE_OPEN: OpenEntries = new (class extends OpenEntries {
   override set(): never {
     throw new TypeError('what is open is kept by its log');
   }
-})();
+})(new Totals());

@@ -6,6 +6,7 @@ import { checkTopic } from '../core/names.ts';
 import { optionalInteger } from '../core/numbers.ts';
 import { type NodeRow, type Store, StoreUnavailableError } from '../store/store.ts';
 import type {
+  BusyTopic,
   EnqueueOptions,
   EnqueueResult,
   Explanation,
@@ -371,7 +372,7 @@ export class LocalQueue implements Queue {
     request: { readonly after?: string; readonly limit?: number; readonly prefix?: string } = {},
   ): Promise<TopicPage> {
     return this.#run(async (session) => {
-      const here = session.inspector.topics(request);
+      const here = await session.inspector.topics(request);
       const limit = request.limit ?? 100;
       const pages = await Promise.all(
         session.holdings.others
@@ -571,33 +572,27 @@ export class LocalQueue implements Queue {
   // ── the server ────────────────────────────────────────────────────────────────────────────────────────────────
 
   status(): QueueStatus {
-    const counts = { ready: 0, delayed: 0, leased: 0, dead: 0 };
-    let activeTopics = 0;
-    let oldest = Number.POSITIVE_INFINITY;
-    for (const topic of this.#session?.engine.book.all() ?? []) {
-      if (!topic.tenure.holds) continue;
-      activeTopics++;
-      oldest = Math.min(oldest, topic.readySince ?? oldest);
-      const some = topic.counts();
-      counts.ready += some.ready;
-      counts.delayed += some.delayed;
-      counts.leased += some.leased;
-      counts.dead += some.dead;
-    }
+    const session = this.#session;
+    const { topics = 0, ...counts } = session?.engine.book.totals() ?? { ready: 0, delayed: 0, leased: 0, dead: 0 };
+    const oldest = session?.survey.readySince() ?? null;
     const { unknown, ...counted } = this.#counters;
     return {
       startedAt: this.#startedAt,
       store: this.#store?.description ?? 'not reached yet',
-      activeTopics,
+      activeTopics: topics,
       shards: { held: this.#session?.holdings.held.length ?? 0, of: this.#store?.meta.shards ?? 0 },
       servers: 1 + (this.#session?.holdings.others.length ?? 0),
       ...counts,
-      oldestReadyMs: Number.isFinite(oldest) ? Math.max(0, this.#env.now() - oldest) : null,
+      oldestReadyMs: oldest === null ? null : Math.max(0, this.#env.now() - oldest),
       waiting: this.#dispatcher?.waiting ?? 0,
       ...counted,
       unknown: { ...unknown },
       lastScanAt: this.#session?.scanner.lastPassAt ?? null,
     };
+  }
+
+  busiest(): Promise<readonly BusyTopic[]> {
+    return this.#run(({ inspector }) => inspector.busiest());
   }
 
   async readiness(): Promise<Readiness> {

@@ -25,10 +25,12 @@ import { Quotas } from './quotas.ts';
 import { Rescheduler } from './reschedule.ts';
 import { Schedules } from './schedules.ts';
 import { Settler } from './settle.ts';
+import { Survey } from './survey.ts';
 import type { Tenure } from './tenure.ts';
 import { type Topic, TopicBook } from './topics.ts';
 import { Waits } from './waits.ts';
 import { Explainer } from './why.ts';
+import { Workers } from './workers.ts';
 
 /** Shards, and logs of each, that are loaded at the same time. */
 const SHARDS_AT_ONCE = 32;
@@ -65,6 +67,7 @@ export class Session {
   readonly settler: Settler;
   readonly rescheduler: Rescheduler;
   readonly manager: Manager;
+  readonly survey: Survey;
   readonly inspector: Inspector;
   readonly explainer: Explainer;
   readonly schedules: Schedules;
@@ -125,9 +128,11 @@ export class Session {
     this.scheduleRunner = new ScheduleRunner(this.engine, this.schedules);
     this.settler = new Settler(this.engine, this.#mover);
     this.manager = new Manager(this.engine, this.#mover, claimer, this.locator);
-    this.inspector = new Inspector(this.engine);
+    const workers = new Workers();
+    this.survey = new Survey(book, env);
+    this.inspector = new Inspector(this.engine, this.survey, this.ring, workers);
     this.explainer = new Explainer(this.engine, this.locator, this.inspector);
-    this.leaser = new Leaser(this.engine, this.ring, claimer);
+    this.leaser = new Leaser(this.engine, this.ring, claimer, workers);
     book.takeTurn = (log) => this.neighbours.takeTurn(log);
     book.onAppended = (log, appended) => {
       // Told of the log itself: the topic that is known here may have been let go of, and loaded anew, meanwhile.
@@ -176,6 +181,7 @@ export class Session {
     this.#stopped = true;
     for (const cancel of this.#cancels.values()) cancel();
     this.ring.stop();
+    this.survey.stop();
     const parts = [this.scanner, this.#timers, this.#counter, this.scheduleRunner];
     await Promise.all([...parts.map((part) => part.stop()), ...this.#background]);
     await this.neighbours.stop();

@@ -183,6 +183,7 @@ export class Slots<L extends Tailed> {
   readonly #delayed = new Map<string, number>();
   /** Bytes of them, of topics with a quota of bytes. */
   readonly #bytes = new Map<string, number>();
+  #total = 0;
 
   /**
    * @param topics those in memory, whose counts are kept
@@ -232,6 +233,11 @@ export class Slots<L extends Tailed> {
     return true;
   }
 
+  /** How many tasks wait in all of them, as far as they were counted. */
+  get total(): number {
+    return Math.max(0, this.#total);
+  }
+
   /** How many tasks of a topic wait, as far as they were counted. */
   delayedOf(topic: string): number {
     return this.#delayed.get(topic) ?? 0;
@@ -261,6 +267,7 @@ export class Slots<L extends Tailed> {
     const before = this.delayedOf(topic);
     addTo(slot.waiting, topic, by);
     addTo(this.#delayed, topic, by);
+    this.#total += by;
     const known = this.#topics.get(topic);
     if (known === undefined) return;
     known.delayed += by;

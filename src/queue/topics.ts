@@ -304,10 +304,27 @@ export class TopicBook {
     for (const tenure of this.#tenures) yield* this.topicsOf(tenure);
   }
 
+  /** Of the shards that this server schedules. */
+  *held(): Generator<Topic> {
+    for (const tenure of this.#tenures) if (tenure.holds) yield* this.topicsOf(tenure);
+  }
+
+  /** Topics in memory of the shards that this server schedules, and how many of their tasks are where; as it is counted. */
+  totals(): { topics: number; ready: number; delayed: number; leased: number; dead: number } {
+    const sum = { topics: 0, ready: 0, delayed: 0, leased: 0, dead: 0 };
+    for (const tenure of this.#tenures) {
+      if (!tenure.holds) continue;
+      sum.topics += this.#shelf(tenure).topics.size;
+      sum.ready += tenure.totals.ready;
+      sum.delayed += this.slotsOf(tenure).total;
+      sum.leased += tenure.totals.leased;
+      sum.dead += tenure.totals.dead;
+    }
+    return sum;
+  }
+
   get size(): number {
-    let size = 0;
-    for (const tenure of this.#tenures) size += this.#shelf(tenure).topics.size;
-    return size;
+    return this.totals().topics;
   }
 
   async topic(name: string): Promise<Topic> {
@@ -375,7 +392,12 @@ export class TopicBook {
       if (wasLeased) topic?.hadLease(tenure.beganAt);
     }
     log.touchedAt = this.#env.now();
-    await this.onLoad(log, topic);
+    try {
+      await this.onLoad(log, topic);
+    } catch (error) {
+      this.#uncount(log);
+      throw error;
+    }
     if (topic === null) {
       log.slot = this.#shelf(tenure).slots.of(address);
       log.slot.attach(log);
@@ -463,8 +485,15 @@ export class TopicBook {
     const topic = topics.get(log.address.topic);
     // Another one may stand in its place by now.
     if (topic?.logs.get(log.address.tier) !== log) return;
+    this.#uncount(log);
     topic.logs.delete(log.address.tier);
     if (topic.logs.size === 0) maybeIdle.add(topic);
+  }
+
+  /** It is let go of, or never came to be: nothing in it counts. */
+  #uncount(log: Log): void {
+    log.ready = 0;
+    log.forgetOpen();
   }
 
   /** Lets go of topics in which nothing is, and that nobody who looked them up can still be busy with. */

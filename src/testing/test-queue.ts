@@ -256,6 +256,10 @@ export class TestQueue implements Queue {
     return this.#queue.status();
   }
 
+  busiest() {
+    return this.#queue.busiest();
+  }
+
   readiness() {
     return this.#queue.readiness();
   }
