@@ -361,6 +361,20 @@ export function readServerSettings(flags: Flags, env: Environment): Values<(type
       `${flags.maxStoreBytes === undefined ? name : `--${flag}`}: ${values.maxStoreBytes} bytes is not for ${values.store.kind}: only a SQLite store has this bound; for example: leave it out, and watch the nodes' disks`,
     ]);
   }
+  const { statusListen } = values;
+  if (typeof statusListen !== 'string') {
+    const { env: name, flag } = SETTINGS.statusListen;
+    const source = flags.statusListen === undefined ? name : `--${flag}`;
+    const shown = JSON.stringify(`${statusListen.host}:${statusListen.port}`);
+    if (!statusListen.loopback && !values.allowPublic) {
+      throw new ConfigError([
+        `${source}: ${shown} is not a loopback address: anyone who reaches the port could read names of topics; for example: ${SETTINGS.statusListen.example}, or --${SETTINGS.allowPublic.flag} (${SETTINGS.allowPublic.env}=on) behind something that keeps others out`,
+      ]);
+    }
+    if (statusListen.port !== 0 && statusListen.port === values.listen.port && statusListen.host === values.listen.host) {
+      throw new ConfigError([`${source}: ${shown} is where the server listens; for example: main, which means there`]);
+    }
+  }
   if (!values.listen.loopback && !values.allowPublic) {
     throw new ConfigError([
       `${flags.listen === undefined ? SETTINGS.listen.env : `--${SETTINGS.listen.flag}`}: ${JSON.stringify(values.listen.host)} is not a loopback address, and this version has no access keys yet: anyone who reaches the port could do anything; for example: ${SETTINGS.listen.example}, or --${SETTINGS.allowPublic.flag} (${SETTINGS.allowPublic.env}=on) behind something that keeps others out`,

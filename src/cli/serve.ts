@@ -7,17 +7,18 @@ import closeWithGrace from 'close-with-grace';
 import {
   type Environment,
   type Flags,
+  type ListenAddress,
   readServerSettings,
   SETTINGS,
   type StoreAddress,
   storeOptionsOf,
   unknownSettings,
 } from '../config.ts';
-import { createServer } from '../http/server.ts';
+import { createServer, createStatusServer } from '../http/server.ts';
 import { VERSION } from '../http/version.ts';
 import { openLocalQueue } from '../queue/open.ts';
 import { StoreOutdatedError } from '../store/store.ts';
-import { outdated } from './failure.ts';
+import { CommandError, outdated } from './failure.ts';
 import { createLog } from './log.ts';
 
 /** From the signal to the end: what runs may finish, long polls end at once. */
@@ -26,6 +27,8 @@ const STOP_MS = 4_500;
 const REACH_MS = 15_000;
 /** What of it requests have; the rest is for the queue to let go of its store. */
 const REQUESTS_MS = 3_000;
+/** What the log has to be read, at the end. */
+const FLUSH_MS = 500;
 
 /**
  * Runs the server until a signal ends it. Resolves once it listens; the process then lives on by its socket, and ends
@@ -35,7 +38,7 @@ const REQUESTS_MS = 3_000;
 export async function serve(flags: Flags, env: Environment): Promise<void> {
   const settings = readServerSettings(flags, env);
   const { options } = storeOptionsOf(settings, flags);
-  const log = createLog(settings.logLevel);
+  const { log, dropped, flush } = createLog(settings.logLevel);
   for (const name of unknownSettings(env)) log.warn({ name }, 'this name in the environment is no setting');
   if (!settings.listen.loopback) {
     log.warn(
@@ -47,6 +50,9 @@ export async function serve(flags: Flags, env: Environment): Promise<void> {
   const { host, port } = settings.listen;
   // Before the store: a start that fails has created nothing, and taken nothing over.
   await mustBeFree(host, port);
+  const { statusListen } = settings;
+  const statusAddress = typeof statusListen === 'string' ? null : statusListen;
+  if (statusAddress !== null) await statusMustBeFree(statusAddress);
   const newFile = newFileOf(settings.store);
   const queue = await openLocalQueue({
     ...options,
@@ -64,14 +70,24 @@ export async function serve(flags: Flags, env: Environment): Promise<void> {
     maxBodyBytes: settings.maxBodyBytes,
     anyHost: settings.allowPublic,
     log,
+    logLinesDropped: dropped,
+    statusPage: statusListen === 'main',
     peers: queue.peers,
     processMetrics: true,
   });
+  const statusServer =
+    statusAddress === null
+      ? null
+      : createStatusServer(queue, { anyHost: !statusAddress.loopback, log, logLinesDropped: dropped });
   let url: string;
   try {
     url = await server.listen(host, port);
+    if (statusAddress !== null) {
+      const status = await statusServer!.listen(statusAddress.host, statusAddress.port);
+      log.info({ url: `${status}/status` }, 'the status page');
+    }
   } catch (error) {
-    await queue.stop();
+    await Promise.all([server.stop(0), queue.stop()]);
     throw error;
   }
   // Not awaited: it takes as long as what is in the store takes to load, and /readyz tells of that.
@@ -90,8 +106,9 @@ export async function serve(flags: Flags, env: Environment): Promise<void> {
       if (err) log.fatal({ err }, 'an error that nobody caught; stopping');
       else log.info({ signal }, 'stopping');
       // At once: others go on with the shards while requests here come to their end.
-      await Promise.all([server.stop(REQUESTS_MS), queue.stop()]);
+      await Promise.all([server.stop(REQUESTS_MS), statusServer?.stop(), queue.stop()]);
       log.info({}, 'stopped');
+      await flush(FLUSH_MS);
     },
   );
   log.info({ version: VERSION, url, store: queue.status().store, pid: process.pid }, 'listening');
@@ -113,6 +130,18 @@ async function mustBeFree(host: string, port: number): Promise<void> {
   await once(probe, 'listening');
   probe.close();
   await once(probe, 'close');
+}
+
+async function statusMustBeFree({ host, port }: ListenAddress): Promise<void> {
+  try {
+    await mustBeFree(host, port);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EADDRINUSE') throw error;
+    const { flag, env } = SETTINGS.statusListen;
+    throw new CommandError(
+      `${host}:${port} is in use; choose another address for the status page with --${flag} (${env}), or main or off`,
+    );
+  }
 }
 
 /** The absolute path of a file that is not there yet; null where there is one, or needs to be none. */

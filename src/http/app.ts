@@ -3,6 +3,7 @@ import type { FastifyBaseLogger, FastifyInstance, FastifyTypeProvider } from 'fa
 import type { TSchema } from 'typebox';
 import type { ErrorCode } from '../core/errors.ts';
 import type { Queue } from '../queue/api.ts';
+import type { BudgetUsage } from './budgets.ts';
 import type { Wire } from './contract/schema.ts';
 import type { Waits } from './waits.ts';
 
@@ -32,6 +33,10 @@ export interface Surroundings {
   readonly isStopping: () => boolean;
   /** Whether /metrics has those of the process too. */
   readonly processMetrics: boolean;
+  /** What is in use of this server's budgets. */
+  readonly budgets?: { usage(): BudgetUsage };
+  /** How many lines of the log have found no room; absent where nobody counts them. */
+  readonly logLinesDropped?: () => number;
 }
 
 /** What a route's entry in the OpenAPI document says beside its schemas. */

@@ -37,8 +37,13 @@ export interface Metrics {
 /**
  * Prometheus metrics, read from the queue's status when they are asked for. No label per topic: there are millions.
  * @param processMetrics adds those of the process; once a process
+ * @param logLinesDropped how many lines of the log have found no room; absent where nobody counts them
  */
-export function metricsOf(queue: Pick<Queue, 'status'>, processMetrics: boolean): Metrics {
+export function metricsOf(
+  queue: Pick<Queue, 'status' | 'busiest'>,
+  processMetrics: boolean,
+  logLinesDropped?: () => number,
+): Metrics {
   const registry = new Registry();
   let now = queue.status();
   for (const [name, help, field] of GAUGES) {
@@ -96,11 +101,24 @@ export function metricsOf(queue: Pick<Queue, 'status'>, processMetrics: boolean)
       this.set((now.lastScanAt ?? 0) / 1000);
     },
   });
+  if (logLinesDropped !== undefined) {
+    new Counter({
+      name: 'ebbmark_log_lines_dropped_total',
+      help: 'Lines of the log that found no room, since nobody read what was written before.',
+      registers: [registry],
+      collect() {
+        this.reset();
+        this.inc(logLinesDropped());
+      },
+    });
+  }
   if (processMetrics) collectDefaultMetrics({ register: registry });
   return {
     contentType: registry.contentType,
-    read: () => {
-      // One look for all of a scrape: they belong together, and each costs a walk over the topics.
+    read: async () => {
+      // How long the oldest task has waited is known by a look at all topics. All else is there without the store, too.
+      await queue.busiest().catch(() => []);
+      // One look for all of a scrape: they belong together.
       now = queue.status();
       return registry.metrics();
     },

@@ -18,8 +18,10 @@ import { leaseRoutes } from './routes/leases.ts';
 import { peerRoutes } from './routes/peers.ts';
 import { scheduleRoutes } from './routes/schedules.ts';
 import { serviceRoutes } from './routes/service.ts';
+import { statusRoute } from './routes/status.ts';
 import { taskRoutes } from './routes/tasks.ts';
 import { topicRoutes } from './routes/topics.ts';
+import { readStatus, StatusDesk } from './status-page.ts';
 import { validatorCompiler } from './validation.ts';
 import { Waits } from './waits.ts';
 
@@ -35,6 +37,12 @@ export interface ServerOptions {
   readonly log?: HttpLogger;
   /** Answers other servers on the same store. */
   readonly peers?: PeerService;
+  /** What is in use of this server's budgets, for the status page. */
+  readonly budgets?: Surroundings['budgets'];
+  /** How many lines of the log have found no room. */
+  readonly logLinesDropped?: () => number;
+  /** Serves the status page; off, where it is served at an address of its own, or nowhere. On when absent. */
+  readonly statusPage?: boolean;
   /** Adds the process's own metrics to /metrics; once a process. */
   readonly processMetrics?: boolean;
 }
@@ -55,6 +63,9 @@ export const DEFAULT_MAX_BODY_BYTES = 8 * 1024 * 1024;
 
 /** A request has to arrive, body and all, within this time. How long its answer takes is another matter. */
 const REQUEST_TIMEOUT_MS = 60_000;
+/** The same at an address of the status page alone, which takes so many connections. */
+const STATUS_TIMEOUT_MS = 2_000;
+const STATUS_CONNECTIONS = 64;
 /** The longest part of a path is a task id that holds a message id of 2,048 bytes. */
 const MAX_PARAM_LENGTH = 8192;
 const NAMED = [TaskInput, Task, Topic, Cursors, Schedule, ScheduleSummary, Problem];
@@ -65,23 +76,14 @@ export async function createServer(queue: Queue, options: ServerOptions = {}): P
   const waits = new Waits();
   let stopping: Promise<void> | null = null;
 
-  const app: App = Fastify({
-    bodyLimit: options.maxBodyBytes ?? DEFAULT_MAX_BODY_BYTES,
-    // Refused by `guard` instead, with a problem document.
-    return503OnClosing: false,
-    requestTimeout: REQUEST_TIMEOUT_MS,
-    http: { requireHostHeader: false },
-    routerOptions: { maxParamLength: MAX_PARAM_LENGTH, querystringParser: parseQuery },
-    clientErrorHandler: answerClientError,
-    frameworkErrors: (error, request, reply) =>
-      answerError(error, request as FastifyRequest, reply as FastifyReply, log),
-  });
+  const app = newApp(log, options.maxBodyBytes ?? DEFAULT_MAX_BODY_BYTES, REQUEST_TIMEOUT_MS);
   const surroundings: Surroundings = {
     queue,
     waits,
     log,
     isStopping: () => stopping !== null,
     processMetrics: options.processMetrics ?? false,
+    ...serverStatus(options),
   };
 
   for (const schema of NAMED) app.addSchema(schema);
@@ -94,6 +96,7 @@ export async function createServer(queue: Queue, options: ServerOptions = {}): P
   for (const routes of [taskRoutes, leaseRoutes, topicRoutes, scheduleRoutes, adminRoutes, serviceRoutes]) {
     routes(app, surroundings);
   }
+  if (options.statusPage ?? true) statusRoute(app, statusDesk(queue, options));
   if (options.peers !== undefined) peerRoutes(app, surroundings, options.peers);
 
   return {
@@ -106,8 +109,64 @@ export async function createServer(queue: Queue, options: ServerOptions = {}): P
   };
 }
 
+/**
+ * Makes the server of the status page alone, for an address of its own.
+ * @param options those of the server that it tells of; `anyHost` for this address
+ */
+export function createStatusServer(
+  queue: Queue,
+  options: Pick<ServerOptions, 'anyHost' | 'log' | 'budgets' | 'logLinesDropped'>,
+): HttpServer {
+  const log = options.log ?? null;
+  const app = newApp(log, 1, STATUS_TIMEOUT_MS);
+  app.server.maxConnections = STATUS_CONNECTIONS;
+  app.setValidatorCompiler(validatorCompiler([]));
+  handleErrors(app, log);
+  guard(app, { isStopping: () => false }, options.anyHost ?? false);
+  statusRoute(app, statusDesk(queue, options));
+  let stopping: Promise<void> | null = null;
+  return {
+    app,
+    listen: (host, port) => app.listen({ host, port }),
+    stop: (graceMs = 0) => {
+      stopping ??= stopServer(app, new Waits(), graceMs);
+      return stopping;
+    },
+  };
+}
+
+function newApp(log: HttpLogger | null, bodyLimit: number, requestTimeout: number): App {
+  return Fastify({
+    bodyLimit,
+    // Refused by `guard` instead, with a problem document.
+    return503OnClosing: false,
+    requestTimeout,
+    http: { requireHostHeader: false },
+    routerOptions: { maxParamLength: MAX_PARAM_LENGTH, querystringParser: parseQuery },
+    clientErrorHandler: answerClientError,
+    frameworkErrors: (error, request, reply) =>
+      answerError(error, request as FastifyRequest, reply as FastifyReply, log),
+  });
+}
+
+/** What is there of it. */
+function serverStatus({ budgets, logLinesDropped }: ServerOptions): Pick<Surroundings, 'budgets' | 'logLinesDropped'> {
+  return {
+    ...(budgets === undefined ? {} : { budgets }),
+    ...(logLinesDropped === undefined ? {} : { logLinesDropped }),
+  };
+}
+
+const statusDesk = (queue: Queue, { budgets, logLinesDropped }: ServerOptions): StatusDesk =>
+  new StatusDesk(() =>
+    readStatus(queue, {
+      ...(budgets === undefined ? {} : { budgets: budgets.usage() }),
+      ...(logLinesDropped === undefined ? {} : { logLinesDropped: logLinesDropped() }),
+    }),
+  );
+
 /** What every request has to pass, before its body is read. */
-function guard(app: App, { isStopping }: Surroundings, anyHost: boolean): void {
+function guard(app: App, { isStopping }: Pick<Surroundings, 'isStopping'>, anyHost: boolean): void {
   app.addHook('onRequest', (request, _reply, done) => {
     const { headers } = request;
     if (headers.host === undefined && request.raw.httpVersion === '1.1') {

@@ -47,10 +47,11 @@ export class Survey {
     return this.#busiest;
   }
 
-  /** Looks at all topics, unless that was just done. */
+  /** Looks at all topics; where they are many, not if that was just done. */
   look(): Promise<void> {
     if (this.#looking !== null) return this.#looking;
-    if (this.#env.monotonic() - this.#lookedAt < LOOK_EVERY_MS) return Promise.resolve();
+    const isRecent = this.#env.monotonic() - this.#lookedAt < LOOK_EVERY_MS;
+    if (isRecent && this.#book.size > FEW_TOPICS) return Promise.resolve();
     this.#looking = this.#lookAtAll().finally(() => {
       this.#looking = null;
     });

@@ -63,7 +63,7 @@ describe('what the server says of itself', () => {
       looks++;
       return { ...server.queue.status(), ready: looks, dead: looks };
     };
-    const metrics = metricsOf({ status }, false);
+    const metrics = metricsOf({ status, busiest: async () => [] }, false);
     looks = 0;
     expect(await metrics.read()).toMatch(/^ebbmark_tasks_ready 1$[\s\S]*^ebbmark_tasks_dead 1$/m);
     expect(looks).toBe(1);
