@@ -68,6 +68,9 @@ export class Neighbours {
   #gathered: Deferred | null = null;
   readonly #tellings = new Set<Promise<boolean>>();
   #telling = false;
+  /** When the bell was last listened to, and settings read again, with success; by the monotonic clock. */
+  lastFollowedAt: number;
+  lastRefreshedAt: number;
   #stopped = false;
   #emptied = -1;
 
@@ -85,12 +88,20 @@ export class Neighbours {
     this.#transport = transport;
     this.#scanner = scanner;
     this.#noteSlot = noteSlot;
+    this.lastFollowedAt = this.lastRefreshedAt = engine.env.monotonic();
   }
 
   start(): void {
     if (this.#engine.store.exclusive) return;
-    this.#every(FOLLOW_EVERY_MS, () => this.#follow());
-    this.#every(REFRESH_EVERY_MS, () => this.#refresh());
+    const { env } = this.#engine;
+    this.#every(FOLLOW_EVERY_MS, async () => {
+      await this.#follow();
+      this.lastFollowedAt = env.monotonic();
+    });
+    this.#every(REFRESH_EVERY_MS, async () => {
+      await this.#refresh();
+      this.lastRefreshedAt = env.monotonic();
+    });
   }
 
   /** Tells what is left to tell, and ends. */
