@@ -371,7 +371,11 @@ export function readServerSettings(flags: Flags, env: Environment): Values<(type
         `${source}: ${shown} is not a loopback address: anyone who reaches the port could read names of topics; for example: ${SETTINGS.statusListen.example}, or --${SETTINGS.allowPublic.flag} (${SETTINGS.allowPublic.env}=on) behind something that keeps others out`,
       ]);
     }
-    if (statusListen.port !== 0 && statusListen.port === values.listen.port && statusListen.host === values.listen.host) {
+    if (
+      statusListen.port !== 0 &&
+      statusListen.port === values.listen.port &&
+      statusListen.host === values.listen.host
+    ) {
       throw new ConfigError([`${source}: ${shown} is where the server listens; for example: main, which means there`]);
     }
   }

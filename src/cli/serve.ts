@@ -60,11 +60,9 @@ export async function serve(flags: Flags, env: Environment): Promise<void> {
     reachMs: REACH_MS,
     log,
     ...(settings.maxStoreBytes === null ? {} : { maxStoreBytes: settings.maxStoreBytes }),
-  }).catch(
-    (error: unknown) => {
-      throw error instanceof StoreOutdatedError ? outdated(error.message, options.store) : error;
-    },
-  );
+  }).catch((error: unknown) => {
+    throw error instanceof StoreOutdatedError ? outdated(error.message, options.store) : error;
+  });
   if (newFile !== null) log.info({ path: newFile }, 'created a new store');
   const server = await createServer(queue, {
     maxBodyBytes: settings.maxBodyBytes,

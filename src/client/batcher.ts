@@ -84,7 +84,8 @@ export class Batcher<I, O> {
       for (const [at, { resolve }] of batch.entries()) resolve(answers[at]!);
     } catch (error) {
       // One by one they would be refused again, and each would cost a call of who has too many already.
-      if (batch.length > 1 && isRefusal(error) && !isFull(error)) await Promise.all(batch.map((one) => this.#carry([one])));
+      if (batch.length > 1 && isRefusal(error) && !isFull(error))
+        await Promise.all(batch.map((one) => this.#carry([one])));
       else for (const { reject } of batch) reject(error);
     }
   }

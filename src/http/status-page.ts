@@ -21,10 +21,7 @@ export interface Status {
 export type ServerStatus = Pick<Status, 'budgets' | 'logLinesDropped'>;
 
 /** Asks the queue. Costs it a look at all topics: cache what comes back. */
-export async function readStatus(
-  queue: Pick<Queue, 'status' | 'busiest'>,
-  server: ServerStatus = {},
-): Promise<Status> {
+export async function readStatus(queue: Pick<Queue, 'status' | 'busiest'>, server: ServerStatus = {}): Promise<Status> {
   const topics = await busiestOf(queue);
   const status = queue.status();
   return { version: VERSION, uptimeMs: Math.max(0, Date.now() - status.startedAt), queue: status, topics, ...server };
@@ -35,7 +32,8 @@ async function busiestOf(queue: Pick<Queue, 'busiest'>): Promise<readonly BusyTo
   try {
     return await queue.busiest();
   } catch (error) {
-    if (error instanceof QueueError && (error.code === 'store-unavailable' || error.code === 'shutting-down')) return [];
+    if (error instanceof QueueError && (error.code === 'store-unavailable' || error.code === 'shutting-down'))
+      return [];
     throw error;
   }
 }

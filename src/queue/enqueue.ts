@@ -164,12 +164,7 @@ export class Enqueuer {
   }
 
   /** Appends tasks to their logs, log by log, and answers for each. */
-  async #appendAll(
-    topic: Topic,
-    tasks: readonly Fresh[],
-    call: Call,
-    room: Room | null,
-  ): Promise<readonly Place[]> {
+  async #appendAll(topic: Topic, tasks: readonly Fresh[], call: Call, room: Room | null): Promise<readonly Place[]> {
     const places = new Array<Place>(tasks.length);
     await whole(
       groupByLog(tasks).map(async (group) => {
@@ -340,12 +335,7 @@ export class Enqueuer {
   }
 
   /** Writes the rows of tasks just appended; a task that comes second becomes a duplicate. */
-  async #own(
-    topic: Topic,
-    { tasks, places }: Placed,
-    results: EnqueueResult[],
-    now: number,
-  ): Promise<void> {
+  async #own(topic: Topic, { tasks, places }: Placed, results: EnqueueResult[], now: number): Promise<void> {
     if (tasks.length === 0) return;
     const writes = tasks.map(({ entry }, at): MessageWrite => {
       const row = liveRow(messageIdKey(entry.messageId!), entry, places[at]!);

@@ -252,7 +252,9 @@ export class Inspector {
     const names = await this.#survey.names(limit + 1, request.after ?? '', request.prefix ?? '');
     // Some may have been let go of while the others were looked at.
     const page = names.slice(0, limit).flatMap((name) => this.#engine.book.peek(name) ?? []);
-    return names.length > limit ? { topics: page.map(summary), after: names[limit - 1]! } : { topics: page.map(summary) };
+    return names.length > limit
+      ? { topics: page.map(summary), after: names[limit - 1]! }
+      : { topics: page.map(summary) };
   }
 
   /** The topics with most tasks, of those shards. */

@@ -579,7 +579,8 @@ export class Log {
       this.#appended(tail, appended);
       if (fits) {
         if (this.#ready === 0) this.readySince = entries[0]!.placedAt;
-        this.ready = this.#ready + (isReady ? entries.length : entries.filter(({ status }) => status === 'ready').length);
+        this.ready =
+          this.#ready + (isReady ? entries.length : entries.filter(({ status }) => status === 'ready').length);
         this.#peers.appended(this, isReady ? appended : null);
         return entries.map((_, index) => firstId + index);
       }

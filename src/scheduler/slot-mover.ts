@@ -1,6 +1,13 @@
 import { ANSWER_BYTES, BATCH_ENTRIES } from '../core/bounds.ts';
 import { isExpired, isPurged } from '../core/claim.ts';
-import { type Entry, type EntryChange, type EntryHead, entryBytes, FINAL_VERSION, type LogAddress } from '../core/entry.ts';
+import {
+  type Entry,
+  type EntryChange,
+  type EntryHead,
+  entryBytes,
+  FINAL_VERSION,
+  type LogAddress,
+} from '../core/entry.ts';
 import { isFarTopic, logKey, nearLogOf } from '../core/log.ts';
 import { tierOf } from '../core/priority.ts';
 import type { Engine } from '../queue/engine.ts';

@@ -98,7 +98,11 @@ async function unread(stdout: 'pipe' | number) {
     await ended;
     await rm(directory, { recursive: true, force: true });
   });
-  const isUp = () => fetch(`${url}/healthz`).then(({ ok }) => ok, () => false);
+  const isUp = () =>
+    fetch(`${url}/healthz`).then(
+      ({ ok }) => ok,
+      () => false,
+    );
   while (!(await isUp())) if (child.exitCode !== null) throw new Error('the server did not start');
   const dropped = async () => {
     const metrics = await (await fetch(`${url}/metrics`)).text();

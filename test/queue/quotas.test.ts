@@ -265,7 +265,13 @@ describe('a store that may hold only so much', () => {
 // ── the counts against the store ────────────────────────────────────────────────────────────────────────────────
 
 type Step =
-  | { readonly do: 'enqueue'; readonly count: number; readonly size: number; readonly delay: number; readonly ttl: number }
+  | {
+      readonly do: 'enqueue';
+      readonly count: number;
+      readonly size: number;
+      readonly delay: number;
+      readonly ttl: number;
+    }
   | { readonly do: 'publish'; readonly id: number; readonly how: 'keep' | 'again' | 'replace' }
   | { readonly do: 'lease'; readonly max: number }
   | { readonly do: 'ack' | 'nack' | 'release' | 'bury' | 'retry'; readonly count: number }
@@ -353,11 +359,14 @@ async function scanOf(store: Store, purgedAt: number | null, now: number) {
 /** What the queue has counted, as it would tell another server. */
 const countedBy = async (queue: Queue) =>
   (
-    (await (queue as unknown as { peers: { answer(method: string, body: object): Promise<unknown> } }).peers.answer('call', {
-      method: 'waiting',
-      topic: TOPIC,
-      args: [],
-    })) as { value: { tasks: number; bytes: number } }
+    (await (queue as unknown as { peers: { answer(method: string, body: object): Promise<unknown> } }).peers.answer(
+      'call',
+      {
+        method: 'waiting',
+        topic: TOPIC,
+        args: [],
+      },
+    )) as { value: { tasks: number; bytes: number } }
   ).value;
 
 test('what is counted is what a scan of the store finds, whatever happens', async () => {

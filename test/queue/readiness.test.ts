@@ -43,7 +43,9 @@ describe('not ready', () => {
   test('when it no longer hears what others put there', async () => {
     const { steps, after } = await heldBack('readActivity', 15_000);
     expect(steps[8]).toEqual([]);
-    expect(steps[14]).toContainEqual(expect.stringMatching(/^what other servers put here was last looked for \d+ s ago$/));
+    expect(steps[14]).toContainEqual(
+      expect.stringMatching(/^what other servers put here was last looked for \d+ s ago$/),
+    );
     expect(after).toEqual(READY);
   });
 

@@ -38,7 +38,9 @@ export function taskRoutes(app: App, { queue, waits }: Surroundings): void {
         body: EnqueueBody,
         response: { 201: EnqueueAnswer },
       },
-      config: { docs: { codes: ['topic-invalid', 'payload-too-large', 'topic-full', 'store-full', 'outcome-unknown'] } },
+      config: {
+        docs: { codes: ['topic-invalid', 'payload-too-large', 'topic-full', 'store-full', 'outcome-unknown'] },
+      },
     },
     async (request, reply) => {
       const idempotencyKey = request.headers['idempotency-key'];
