@@ -253,7 +253,7 @@ export class Slots<L extends Tailed> {
 
   /** Bytes of the tasks of a topic that wait, as far as they were counted; null: they are not kept. */
   bytesOf(topic: string): number | null {
-    return this.#topics.get(topic)?.hasByteQuota ? (this.#bytes.get(topic) ?? 0) : null;
+    return this.#topics.get(topic)?.hasByteQuota ? (this.#bytes.get(topic) ?? null) : null;
   }
 
   /** They were measured. */
@@ -275,9 +275,10 @@ export class Slots<L extends Tailed> {
       this.#bytes.delete(topic);
       return;
     }
-    const kept = this.#bytes.get(topic) ?? 0;
-    // What is not known is taken for as large as those that wait are on average.
-    const mean = before > 0 ? kept / before : (slot.log?.averageBytes ?? 0);
+    // What is not known is taken for as large as those that wait are on average, or what else is in the slot.
+    const average = slot.log?.averageBytes ?? 0;
+    const kept = this.#bytes.get(topic) ?? Math.max(0, before) * average;
+    const mean = before > 0 ? kept / before : average;
     this.#bytes.set(topic, Math.max(0, kept + Math.sign(by) * (bytes ?? Math.abs(by) * mean)));
   }
 
