@@ -1,4 +1,7 @@
 /** Quotas of what may wait in a topic, and of what an embedded store may hold. */
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { entryBytes } from '../../src/core/entry.ts';
@@ -124,6 +127,19 @@ describe('a quota of tasks', () => {
     expect(await queue.schedule('every-minute')).toMatchObject({ fired: 1, refusal: null });
     await ackAll(queue, await queue.lease());
   });
+});
+
+test('what waits is counted to one after a restart, however much it is', async () => {
+  const directory = await mkdtemp(join(tmpdir(), 'ebbmark-quotas-'));
+  onTestFinished(() => rm(directory, { recursive: true, force: true }));
+  const it = await testQueue({ path: join(directory, 'queue.db') });
+  await it.queue.configure('t', { maxWaiting: 11_000, maxWaitingBytes: 10_000_000 });
+  const ids: string[] = [];
+  for (let nth = 0; nth < 11; nth++) ids.push(...(await it.queue.enqueue('t', some(1_000))).map(({ id }) => id!));
+  for (const nth of [10, 5_000, 10_990]) await it.queue.cancel('t', ids[nth]!);
+  const queue = await it.restart();
+  expect((await queue.topic('t')).counts.ready).toBe(10_997);
+  expect(codes(await queue.enqueue('t', some(4)))).toEqual(['in', 'in', 'in', 'topic-full']);
 });
 
 describe('a quota of bytes', () => {
