@@ -3,6 +3,7 @@
  * the README come from it.
  */
 import { BlockList, isIP, isIPv6 } from 'node:net';
+import { MAX_STORE_BYTES } from './core/bounds.ts';
 import { QueueError } from './core/errors.ts';
 import { type CassandraCredentials, parseCassandraAddress, readAccess } from './store/cassandra/address.ts';
 
@@ -41,6 +42,9 @@ export interface ListenAddress {
   readonly port: number;
   readonly loopback: boolean;
 }
+
+/** Where the status page is: with all other routes, nowhere, or at an address of its own. */
+export type StatusAddress = 'main' | 'off' | ListenAddress;
 
 export const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
 export type LogLevel = (typeof LOG_LEVELS)[number];
@@ -149,6 +153,28 @@ export const SETTINGS = {
     rule: `a whole number from 1 to ${MOST_CONNECTIONS}`,
     example: '1024',
     read: (text) => readCount(text, MOST_CONNECTIONS),
+  }),
+  maxStoreBytes: one<number | null>({
+    env: 'EBBMARK_MAX_STORE_BYTES',
+    flag: 'max-store-bytes',
+    placeholder: 'size',
+    fallback: '',
+    about:
+      'how much a SQLite store may hold before new tasks are refused (`store-full`); b, k, m or g are powers of 1024, none means bytes',
+    rule: 'a size of 1m or more',
+    example: '20g',
+    read: (text) => (text === '' ? { value: null } : readSize(text, MAX_STORE_BYTES.min, MAX_STORE_BYTES.max)),
+  }),
+  statusListen: one<StatusAddress>({
+    env: 'EBBMARK_STATUS_LISTEN',
+    flag: 'status-listen',
+    placeholder: 'host:port',
+    fallback: 'main',
+    about:
+      'where `/status` is served: `main`, beside all else; an address and port of its own, and only there; or `off`. Another address than loopback shows names of topics to whoever reaches it',
+    rule: 'main, off, or HOST:PORT with an IP address or localhost, IPv6 in brackets, and a port from 0 to 65535',
+    example: '127.0.0.1:9001',
+    read: (text) => (text === 'main' || text === 'off' ? { value: text } : readListen(text)),
   }),
   logLevel: one<LogLevel>({
     env: 'EBBMARK_LOG_LEVEL',
@@ -384,6 +410,8 @@ export const SERVER_SETTINGS = [
   'maxMemoryBytes',
   'maxTasks',
   'maxConnections',
+  'maxStoreBytes',
+  'statusListen',
   'logLevel',
 ] as const;
 
@@ -490,6 +518,28 @@ const CREDENTIAL_OF = {
 /** Reads the server's settings, and holds them against each other. @throws ConfigError */
 export function readServerSettings(flags: Flags, env: Environment): Values<(typeof SERVER_SETTINGS)[number]> {
   const values = readSettings(SERVER_SETTINGS, flags, env);
+  if (values.maxStoreBytes !== null && values.store.kind !== 'sqlite') {
+    throw new ConfigError([
+      `${sourceOf('maxStoreBytes', flags)}: ${values.maxStoreBytes} bytes is not for ${values.store.kind}: only a SQLite store has this bound; for example: leave it out, and watch the nodes' disks`,
+    ]);
+  }
+  const { statusListen } = values;
+  if (typeof statusListen !== 'string') {
+    const source = sourceOf('statusListen', flags);
+    const shown = JSON.stringify(`${statusListen.host}:${statusListen.port}`);
+    if (!statusListen.loopback && !values.allowPublic) {
+      throw new ConfigError([
+        `${source}: ${shown} is not a loopback address: anyone who reaches the port could read names of topics; for example: ${SETTINGS.statusListen.example}, or --${SETTINGS.allowPublic.flag} (${SETTINGS.allowPublic.env}=on) behind something that keeps others out`,
+      ]);
+    }
+    if (
+      statusListen.port !== 0 &&
+      statusListen.port === values.listen.port &&
+      statusListen.host === values.listen.host
+    ) {
+      throw new ConfigError([`${source}: ${shown} is where the server listens; for example: main, which means there`]);
+    }
+  }
   if (!values.listen.loopback && !values.allowPublic && values.requireKeys === 'off') {
     throw new ConfigError([
       `${sourceOf('listen', flags)}: ${JSON.stringify(values.listen.host)} is not a loopback address, and no keys are asked for (${SETTINGS.requireKeys.env}=off): anyone who reaches the port could do anything; for example: ${SETTINGS.listen.example}, or ${SETTINGS.requireKeys.env}=auto, or --${SETTINGS.allowPublic.flag} (${SETTINGS.allowPublic.env}=on) behind something that keeps others out`,
@@ -566,7 +616,7 @@ function readSize(text: string, min: number, max: number): Read<number> {
   const match = /^(\d{1,16})([bkmg]?)$/i.exec(text);
   if (!match) return { fault: '' };
   const value = Number(match[1]) * UNITS[match[2]!.toLowerCase()]!;
-  return value >= min && value <= max ? { value } : { fault: '' };
+  return Number.isSafeInteger(value) && value >= min && value <= max ? { value } : { fault: '' };
 }
 
 function readCount(text: string, max: number): Read<number> {

@@ -9,6 +9,7 @@ import {
   type Environment,
   type Flags,
   isGiven,
+  type ListenAddress,
   needsKeys,
   readServerSettings,
   SETTINGS,
@@ -19,13 +20,13 @@ import {
 import { QueueError } from '../core/errors.ts';
 import type { HttpLogger } from '../http/app.ts';
 import { inputShareOf, limitsFrom } from '../http/budgets.ts';
-import { createServer } from '../http/server.ts';
+import { createServer, createStatusServer } from '../http/server.ts';
 import { VERSION } from '../http/version.ts';
 import { openLocalQueue } from '../queue/open.ts';
 import type { LocalQueue } from '../queue/queue.ts';
 import { StoreOutdatedError } from '../store/store.ts';
 import { Certificates } from './certificates.ts';
-import { noKey, outdated } from './failure.ts';
+import { CommandError, noKey, outdated } from './failure.ts';
 import { createLog } from './log.ts';
 
 /** From the signal to the end: what runs may finish, long polls end at once. */
@@ -34,6 +35,8 @@ const STOP_MS = 4_500;
 const REQUESTS_MS = 3_000;
 /** A cluster that answers nothing for so long is waited for behind an open port, where /readyz tells of it. */
 const REACH_MS = 15_000;
+/** What the log has to be read, at the end. */
+const FLUSH_MS = 500;
 /** Signals of the system's: nothing useful can run after them. */
 const CRASHES = ['SIGILL', 'SIGTRAP', 'SIGABRT', 'SIGBUS', 'SIGFPE', 'SIGSEGV', 'SIGUSR2'] as const;
 
@@ -46,7 +49,7 @@ export async function serve(flags: Flags, env: Environment): Promise<void> {
   const settings = readServerSettings(flags, env);
   const { options } = storeOptionsOf(settings, flags);
   const certificates = new Certificates(settings, flags);
-  const log = createLog(settings.logLevel);
+  const { log, dropped, flush } = createLog(settings.logLevel);
   certificates.warn(log);
   for (const name of unknownSettings(env)) log.warn({ name }, 'this name in the environment is no setting');
   const asksForKeys = needsKeys(settings);
@@ -64,6 +67,9 @@ export async function serve(flags: Flags, env: Environment): Promise<void> {
   const { host, port } = settings.listen;
   // Before the store: a start that fails has created nothing, and taken nothing over.
   await mustBeFree(host, port);
+  const { statusListen } = settings;
+  const statusAddress = typeof statusListen === 'string' ? null : statusListen;
+  if (statusAddress !== null) await statusMustBeFree(statusAddress);
   const newFile = newFileOf(settings.store);
   if (newFile !== null && asksForKeys) throw noKey(options.store);
   const queue = await openLocalQueue({
@@ -72,6 +78,7 @@ export async function serve(flags: Flags, env: Environment): Promise<void> {
     reachMs: REACH_MS,
     tls: () => certificates.toShow,
     log,
+    ...(settings.maxStoreBytes === null ? {} : { maxStoreBytes: settings.maxStoreBytes }),
   }).catch((error: unknown) => {
     throw error instanceof StoreOutdatedError ? outdated(error.message, options.store) : error;
   });
@@ -89,15 +96,30 @@ export async function serve(flags: Flags, env: Environment): Promise<void> {
     anyHost: settings.allowPublic || asksForKeys,
     log,
     keys: asksForKeys ? queue.keys : undefined,
+    logLinesDropped: dropped,
+    statusPage: statusListen === 'main',
     peers: queue.peers,
     processMetrics: true,
     ...(certificates.own === null ? {} : { tls: certificates.own }),
   });
+  const statusServer =
+    statusAddress === null
+      ? null
+      : createStatusServer(queue, {
+          anyHost: !statusAddress.loopback,
+          log,
+          budgets: server.budgets,
+          logLinesDropped: dropped,
+        });
   let url: string;
   try {
     url = await server.listen(host, port);
+    if (statusAddress !== null) {
+      const status = await statusServer!.listen(statusAddress.host, statusAddress.port);
+      log.info({ url: `${status}/status` }, 'the status page');
+    }
   } catch (error) {
-    await queue.stop();
+    await Promise.all([server.stop(0), queue.stop()]);
     throw error;
   }
   // Not awaited: it takes as long as what is in the store takes to load, and /readyz tells of that.
@@ -119,8 +141,9 @@ export async function serve(flags: Flags, env: Environment): Promise<void> {
       if (err) log.fatal({ err }, 'an error that nobody caught; stopping');
       else log.info({ signal }, 'stopping');
       // At once: others go on with the shards while requests here come to their end.
-      await Promise.all([server.stop(REQUESTS_MS), queue.stop()]);
+      await Promise.all([server.stop(REQUESTS_MS), statusServer?.stop(), queue.stop()]);
       log.info({}, 'stopped');
+      await flush(FLUSH_MS);
     },
   );
   log.info({ version: VERSION, url, store: queue.status().store, pid: process.pid }, 'listening');
@@ -186,6 +209,18 @@ async function mustBeFree(host: string, port: number): Promise<void> {
   await once(probe, 'listening');
   probe.close();
   await once(probe, 'close');
+}
+
+async function statusMustBeFree({ host, port }: ListenAddress): Promise<void> {
+  try {
+    await mustBeFree(host, port);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EADDRINUSE') throw error;
+    const { flag, env } = SETTINGS.statusListen;
+    throw new CommandError(
+      `${host}:${port} is in use; choose another address for the status page with --${flag} (${env}), or main or off`,
+    );
+  }
 }
 
 /** The absolute path of a file that is not there yet; null where there is one, or needs to be none. */

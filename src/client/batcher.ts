@@ -1,7 +1,7 @@
 import { type Context, context, ROOT_CONTEXT } from '@opentelemetry/api';
 import { BATCH_BYTES, BATCH_ENTRIES } from '../core/bounds.ts';
 import { callIn } from '../telemetry/spans.ts';
-import { isRefusal } from './errors.ts';
+import { isFull, isRefusal } from './errors.ts';
 
 /** How long an item waits for others while another call is under way, in milliseconds. */
 const LINGER_MS = 3;
@@ -89,7 +89,9 @@ export class Batcher<I, O> {
       const answers = await callIn(of, () => this.#send(batch.map(({ item }) => item)));
       for (const [at, { resolve }] of batch.entries()) resolve(answers[at]!);
     } catch (error) {
-      if (batch.length > 1 && isRefusal(error)) await Promise.all(batch.map((one) => this.#carry([one])));
+      // One by one they would be refused again, and each would cost a call of who has too many already.
+      if (batch.length > 1 && isRefusal(error) && !isFull(error))
+        await Promise.all(batch.map((one) => this.#carry([one])));
       else for (const { reject } of batch) reject(error);
     }
   }

@@ -27,7 +27,10 @@ import { ConnectionError } from './errors.ts';
 import { type HttpAnswer, type HttpCall, HttpTransport } from './http-transport.ts';
 
 /** What can be asked of a queue, whether it is in this process or behind a server. */
-export type QueueCalls = Omit<Queue, 'enqueue' | 'drained' | 'status' | 'measures' | 'readiness' | 'stop'> & {
+export type QueueCalls = Omit<
+  Queue,
+  'enqueue' | 'drained' | 'status' | 'busiest' | 'measures' | 'readiness' | 'stop'
+> & {
   enqueue(topic: string, tasks: readonly TaskInput[], options?: EnqueueOptions): Promise<readonly EnqueueResult[]>;
 };
 

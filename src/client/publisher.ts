@@ -67,8 +67,9 @@ export class Publisher<T extends TopicSchemas = AnyTopics> extends Drainable {
    * @param payload any JSON value, or bytes; not to be changed before this resolves
    * @returns resolves once the task is on disk
    * @throws ClientDrainingError, ClientClosedError; QueueError as the queue refuses it, `invalid-input` where the
-   *   payload does not fit the topic's schema, `outcome-unknown` where it may have been enqueued; ConnectionError where
-   *   the server could not be reached for as long as calls are tried
+   *   payload does not fit the topic's schema, `topic-full` and `store-full` where there is no room for it (not tried again:
+   *   how long that takes is up to the workers), `outcome-unknown` where it may have been enqueued; ConnectionError
+   *   where the server could not be reached for as long as calls are tried
    */
   publish<const N extends TopicName<T>>(
     topic: N,

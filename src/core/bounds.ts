@@ -66,6 +66,9 @@ export const KEY_RATE = { perSecond: { min: 1, max: 1_000_000 }, burst: { min: 1
 /** A key that was revoked, or has expired, is listed for so long. */
 export const KEY_KEPT_MS = 30 * 86_400_000;
 
+/** What an embedded store may be told to hold at the most. */
+export const MAX_STORE_BYTES = { min: 1024 * 1024, max: Number.MAX_SAFE_INTEGER } as const;
+
 /** Tiers of a topic that leases serve; 9 first. */
 export const TIERS = 10;
 export const DEFAULT_PRIORITY = 5;
@@ -97,6 +100,8 @@ export const SETTING_BOUNDS = {
   buckets: { min: 1, max: TIERS },
   weight: { min: 1, max: 1_000 },
   tierShare: { min: 1, max: 50 },
+  maxWaiting: { min: 1, max: 1_000_000_000 },
+  maxWaitingBytes: { min: 1, max: Number.MAX_SAFE_INTEGER },
 } as const;
 
 function assertBounds(): void {

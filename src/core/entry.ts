@@ -173,5 +173,8 @@ export function entryBytes(entry: Pick<EntryTask, 'payload' | 'metadata' | 'mess
   return 120 + payload + (entry.metadata?.length ?? 0) + (entry.messageId?.length ?? 0) + (entry.history?.length ?? 0);
 }
 
+export const bytesOf = (entries: readonly Parameters<typeof entryBytes>[0][]): number =>
+  entries.reduce((sum, entry) => sum + entryBytes(entry), 0);
+
 export const samePlace = (a: Place | null, b: Place | null): boolean =>
   a !== null && b !== null && a.id === b.id && a.tier === b.tier && a.topic === b.topic;

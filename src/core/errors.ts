@@ -29,6 +29,8 @@ export const ERROR_CODES = {
   'run-limit': 'The task has run for as long as the topic allows (maxRunMs).',
   'result-too-large': 'The result is larger than allowed; the lease is kept.',
   'settings-conflict': 'The settings were changed by somebody else meanwhile.',
+  'topic-full': 'As many tasks, or bytes of them, wait in the topic as its quota allows (maxWaiting, maxWaitingBytes).',
+  'store-full': 'The store holds as many bytes as it may; it takes nothing new until some of that is done and deleted.',
   'store-unavailable': 'The store cannot be reached or refuses to write; nothing was written.',
   'outcome-unknown': 'The store gave no definite answer in time; a retry with the same message id is safe.',
   'shutting-down': 'This server is shutting down.',

@@ -39,6 +39,10 @@ export interface TopicSettings {
    * null: always the highest.
    */
   readonly tierShare: number | null;
+  /** Tasks that may wait, ready or delayed, before new ones are refused; null: no quota. */
+  readonly maxWaiting: number | null;
+  /** The same in bytes, as `entryBytes` counts them; null: no quota. */
+  readonly maxWaitingBytes: number | null;
   readonly paused: boolean;
   /** Tasks enqueued up to this time are purged; set by a purge only. */
   readonly purgedAt: number | null;
@@ -68,6 +72,8 @@ export const DEFAULT_SETTINGS: TopicSettings = {
   buckets: null,
   weight: 1,
   tierShare: null,
+  maxWaiting: null,
+  maxWaitingBytes: null,
   paused: false,
   purgedAt: null,
 };

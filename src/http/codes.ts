@@ -28,16 +28,20 @@ export const STATUS_OF: Readonly<Record<ErrorCode, number>> = {
   'unsupported-encoding': 415,
   'rate-limited': 429,
   'headers-too-large': 431,
+  'topic-full': 429,
   internal: 500,
   'store-unavailable': 503,
   'outcome-unknown': 503,
   'shutting-down': 503,
   'not-holder': 503,
   busy: 503,
+  'store-full': 507,
 };
 
 /** How long a caller should wait before the next try, in seconds, where a retry makes sense. */
 export const RETRY_AFTER_S: Readonly<Partial<Record<ErrorCode, number>>> = {
+  'topic-full': 5,
+  'store-full': 30,
   'store-unavailable': 2,
   'outcome-unknown': 2,
   'shutting-down': 5,

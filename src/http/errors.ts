@@ -79,12 +79,12 @@ const TOO_LARGE_HEADERS = lastAnswer(new QueueError('headers-too-large'));
 const LATE = lastAnswer(new QueueError('request-timeout'));
 
 /** What Node's parser refuses, or what does not arrive in time: there is no request yet, so the answer is written by hand. */
-export function answersClientErrors(budgets: Budgets): (error: NodeJS.ErrnoException, socket: Socket) => void {
+export function answersClientErrors(budgets: Budgets | null): (error: NodeJS.ErrnoException, socket: Socket) => void {
   return (error, socket) => {
     const isLate = error.code === 'ERR_HTTP_REQUEST_TIMEOUT';
     const isOverflow = error.code === 'HPE_HEADER_OVERFLOW';
-    if (isLate) budgets.countRefusal('slow-request');
-    if (isOverflow) budgets.countRefusal('headers');
+    if (isLate) budgets?.countRefusal('slow-request');
+    if (isOverflow) budgets?.countRefusal('headers');
     // Nobody is there; or an earlier request of this connection is not answered yet, and would seem to get this answer.
     const answering = (socket as Socket & { readonly _httpMessage?: ServerResponse | null })._httpMessage;
     const isItself = isLate && answering?.headersSent === false && !answering.req.complete;

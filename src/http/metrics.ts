@@ -10,6 +10,8 @@ interface Look {
   readonly ready: boolean;
   /** null: this server has none. */
   readonly budgets: BudgetUsage | null;
+  /** null: nobody counts them. */
+  readonly logLinesDropped: number | null;
 }
 
 /** A value, or one for each label's value. */
@@ -85,11 +87,21 @@ const GAUGES: readonly Simple<Values | undefined>[] = [
 ];
 
 const COUNTERS: readonly Simple<Values>[] = [
+  [
+    'ebbmark_log_lines_dropped_total',
+    'Lines of the log that found no room, since nobody read what was written before.',
+    ({ logLinesDropped }) => logLinesDropped ?? [],
+  ],
   ['ebbmark_tasks_enqueued_total', 'Tasks accepted.', ({ status }) => status.enqueued],
   [
     'ebbmark_tasks_deduplicated_total',
     'Tasks not enqueued since their message id was known.',
     ({ status }) => status.deduplicated,
+  ],
+  [
+    'ebbmark_tasks_refused_total',
+    'Tasks that found no room in their topic, or in the store.',
+    ({ status }) => status.refused,
   ],
   ['ebbmark_tasks_delivered_total', 'Tasks leased, redeliveries included.', ({ status }) => status.delivered],
   ['ebbmark_tasks_redelivered_total', 'Tasks leased that had been leased before.', ({ status }) => status.redelivered],
@@ -210,6 +222,8 @@ export interface MetricsOptions {
   /** Adds those of the process; once a process. */
   readonly processMetrics?: boolean;
   readonly budgets?: Pick<Budgets, 'usage'> | undefined;
+  /** How many lines of the log have found no room. */
+  readonly logLinesDropped?: (() => number) | undefined;
 }
 
 /**
@@ -217,8 +231,8 @@ export interface MetricsOptions {
  * labels are names that stand in the code, or of routes.
  */
 export function metricsOf(
-  queue: Pick<Queue, 'status' | 'measures' | 'readiness'>,
-  { processMetrics = false, budgets }: MetricsOptions = {},
+  queue: Pick<Queue, 'status' | 'busiest' | 'measures' | 'readiness'>,
+  { processMetrics = false, budgets, logLinesDropped }: MetricsOptions = {},
 ): Metrics {
   const registry = new Registry();
   const look = async (): Promise<Look> => ({
@@ -229,6 +243,7 @@ export function metricsOf(
       queue.readiness().then(({ ready }) => ready),
     ),
     budgets: budgets?.usage() ?? null,
+    logLinesDropped: logLinesDropped?.() ?? null,
   });
   let now: Look;
   const registers = [registry];
@@ -291,6 +306,8 @@ export function metricsOf(
       series.observe(seconds);
     },
     read: async () => {
+      // How long the oldest task has waited is known by a look at all topics. All else is there without the store, too.
+      await queue.busiest().catch(() => []);
       // One look for all of a scrape: they belong together.
       now = await look();
       return registry.metrics();

@@ -28,8 +28,10 @@ import { leaseRoutes } from './routes/leases.ts';
 import { peerRoutes } from './routes/peers.ts';
 import { scheduleRoutes } from './routes/schedules.ts';
 import { serviceRoutes } from './routes/service.ts';
+import { statusRoute } from './routes/status.ts';
 import { taskRoutes } from './routes/tasks.ts';
 import { topicRoutes } from './routes/topics.ts';
+import { readStatus, StatusDesk } from './status-page.ts';
 import { contextOf, Handshakes, httpsOptions, type ServerTls } from './tls.ts';
 import { traceRequests } from './tracing.ts';
 import { validatorCompiler } from './validation.ts';
@@ -54,6 +56,10 @@ export interface ServerOptions {
   readonly keys?: Keyring | undefined;
   /** Answers other servers on the same store. */
   readonly peers?: PeerService;
+  /** How many lines of the log have found no room. */
+  readonly logLinesDropped?: () => number;
+  /** Serves the status page; off, where it is served at an address of its own, or nowhere. On when absent. */
+  readonly statusPage?: boolean;
   /** Adds the process's own metrics to /metrics; once a process. */
   readonly processMetrics?: boolean;
   /** Speaks TLS, 1.2 or newer, and nothing else; plain HTTP when absent. */
@@ -99,6 +105,9 @@ const REQUEST_TIMEOUT_MS = 60_000;
 /** How often Node looks for requests that are late. */
 const LOOK_FOR_LATE_MS = 1_000;
 const MAX_HEADER_BYTES = 16 * 1024;
+/** The same at an address of the status page alone, which takes so many connections. */
+const STATUS_TIMEOUT_MS = 2_000;
+const STATUS_CONNECTIONS = 64;
 /** The longest part of a path is a task id that holds a message id of 2,048 bytes. */
 const MAX_PARAM_LENGTH = 8192;
 const NAMED = [TaskInput, Task, Topic, Cursors, Schedule, ScheduleSummary, ApiKey, Problem];
@@ -115,26 +124,10 @@ export async function createServer(queue: Queue, options: ServerOptions = {}): P
   let stopping: Promise<void> | null = null;
 
   const tls = options.tls ?? null;
-  const common = {
-    bodyLimit: maxBodyBytes,
-    // Refused by `guard` instead, with a problem document.
-    return503OnClosing: false,
-    requestTimeout,
-    routerOptions: { maxParamLength: MAX_PARAM_LENGTH, querystringParser: parseQuery },
-    clientErrorHandler: answersClientErrors(budgets),
-    frameworkErrors: (error: FastifyError, request: FastifyRequest, reply: FastifyReply) =>
-      answerError(error, request, reply, log),
-  };
-  const http = {
-    requireHostHeader: false,
-    headersTimeout,
-    requestTimeout,
-    connectionsCheckingInterval: Math.min(LOOK_FOR_LATE_MS, headersTimeout),
-    maxHeaderSize: MAX_HEADER_BYTES,
-  };
+  const common = appOptions(log, budgets, maxBodyBytes, headersTimeout, requestTimeout);
   const secure: FastifyInstance<SecureServer> | null =
-    tls === null ? null : Fastify({ ...common, https: { ...http, ...httpsOptions(tls, options.handshakeMs) } });
-  const app: App = secure ?? Fastify({ ...common, http });
+    tls === null ? null : Fastify({ ...common, https: { ...common.http, ...httpsOptions(tls, options.handshakeMs) } });
+  const app: App = secure ?? Fastify(common);
   const handshakes = secure === null ? null : new Handshakes(secure.server, log, options.handshakeMs);
   const surroundings: Surroundings = {
     waits,
@@ -142,7 +135,11 @@ export async function createServer(queue: Queue, options: ServerOptions = {}): P
     answers,
     log,
     isStopping: () => stopping !== null,
-    metrics: metricsOf(queue, { processMetrics: options.processMetrics ?? false, budgets }),
+    metrics: metricsOf(queue, {
+      processMetrics: options.processMetrics ?? false,
+      budgets,
+      logLinesDropped: options.logLinesDropped,
+    }),
   };
 
   measureRequests(app, surroundings);
@@ -163,6 +160,7 @@ export async function createServer(queue: Queue, options: ServerOptions = {}): P
   for (const routes of [taskRoutes, leaseRoutes, topicRoutes, scheduleRoutes, adminRoutes]) routes(app, surroundings);
   keyRoutes(app, surroundings, keys);
   serviceRoutes(app, surroundings, queue);
+  if (options.statusPage ?? true) statusRoute(app, statusDesk(queue, budgets, options.logLinesDropped));
   if (options.peers !== undefined) peerRoutes(app, surroundings, queue, options.peers);
 
   return {
@@ -177,8 +175,72 @@ export async function createServer(queue: Queue, options: ServerOptions = {}): P
   };
 }
 
+export interface StatusServerOptions extends Pick<ServerOptions, 'anyHost' | 'log' | 'logLinesDropped'> {
+  /** Of the server that the page tells of. */
+  readonly budgets?: Budgets;
+}
+
+/**
+ * Makes the server of the status page alone, for an address of its own.
+ * @param options of the server that it tells of; `anyHost` for this address
+ */
+export function createStatusServer(
+  queue: Queue,
+  options: StatusServerOptions,
+): Pick<HttpServer, 'app' | 'listen' | 'stop'> {
+  const log = options.log ?? null;
+  const { budgets = null, logLinesDropped } = options;
+  const app: App = Fastify(appOptions(log, budgets, 1, STATUS_TIMEOUT_MS, STATUS_TIMEOUT_MS));
+  app.server.maxConnections = STATUS_CONNECTIONS;
+  app.setValidatorCompiler(validatorCompiler([]));
+  handleErrors(app, log);
+  guard(app, { isStopping: () => false }, options.anyHost ?? false);
+  statusRoute(app, statusDesk(queue, budgets, logLinesDropped));
+  let stopping: Promise<void> | null = null;
+  return {
+    app,
+    listen: (host, port) => app.listen({ host, port }),
+    stop: (graceMs = 0) => {
+      stopping ??= closeApp(app, null, graceMs);
+      return stopping;
+    },
+  };
+}
+
+const appOptions = (
+  log: HttpLogger | null,
+  budgets: Budgets | null,
+  bodyLimit: number,
+  headersTimeout: number,
+  requestTimeout: number,
+) => ({
+  bodyLimit,
+  // Refused by `guard` instead, with a problem document.
+  return503OnClosing: false,
+  requestTimeout,
+  http: {
+    requireHostHeader: false,
+    headersTimeout,
+    requestTimeout,
+    connectionsCheckingInterval: Math.min(LOOK_FOR_LATE_MS, headersTimeout),
+    maxHeaderSize: MAX_HEADER_BYTES,
+  },
+  routerOptions: { maxParamLength: MAX_PARAM_LENGTH, querystringParser: parseQuery },
+  clientErrorHandler: answersClientErrors(budgets),
+  frameworkErrors: (error: FastifyError, request: FastifyRequest, reply: FastifyReply) =>
+    answerError(error, request, reply, log),
+});
+
+const statusDesk = (queue: Queue, budgets: Budgets | null, logLinesDropped: (() => number) | undefined): StatusDesk =>
+  new StatusDesk(() =>
+    readStatus(queue, {
+      ...(budgets === null ? {} : { budgets: budgets.usage() }),
+      ...(logLinesDropped === undefined ? {} : { logLinesDropped: logLinesDropped() }),
+    }),
+  );
+
 /** What every request has to pass, before its body is read. */
-function guard(app: App, { isStopping }: Surroundings, anyHost: boolean): void {
+function guard(app: App, { isStopping }: Pick<Surroundings, 'isStopping'>, anyHost: boolean): void {
   app.addHook('onRequest', (request, reply, done) => {
     const { headers } = request;
     reply.headers(EVERY_ANSWER);
@@ -237,6 +299,10 @@ async function stopServer(
   graceMs: number,
 ): Promise<void> {
   waits.stop();
+  await closeApp(app, handshakes, graceMs).finally(() => answers.stop());
+}
+
+async function closeApp(app: App, handshakes: Handshakes | null, graceMs: number): Promise<void> {
   const { server } = app;
   // A connection whose request is answered after the close began stays open, idle, for as long as its client likes; one
   // that has not said anything yet, until it is not waited for any more.
@@ -250,6 +316,5 @@ async function stopServer(
   } finally {
     clearInterval(sweep);
     clearTimeout(deadline);
-    answers.stop();
   }
 }

@@ -3,19 +3,47 @@
 /** Characters of a name that are shown at the most. */
 export const SHOWN_NAME = 128;
 
-// Control characters could command a terminal; separators and direction marks could disguise what follows.
-const UNSAFE = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{Co}\p{Cn}]/gu;
+// Control characters could command a terminal; separators and direction marks could disguise what follows, and what is
+// invisible what stands there. Variation selectors choose among pictures, and do no harm.
+const UNSAFE = /(?![\ufe0e\ufe0f])[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{Co}\p{Cn}\p{Default_Ignorable_Code_Point}]/u;
+const MARK = /\p{M}/u;
+/** Marks that languages put on one character; more of them climb over the lines around. */
+const MARKS = 3;
 
 const escaped = (char: string): string => `\\u{${char.codePointAt(0)!.toString(16)}}`;
 
 /** A text of someone else's, escaped, and cut at so many characters. */
 export function safeText(text: string, max = SHOWN_NAME): string {
-  const characters = Array.from(text.slice(0, max * 2 + 2));
-  const cut = characters.length > max ? `${characters.slice(0, max - 1).join('')}…` : characters.join('');
-  return cut.replace(UNSAFE, escaped);
+  const pieces: string[] = [];
+  let length = 0;
+  // What a mark would stand on at the beginning is not this text's.
+  let marks = MARKS;
+  for (const char of text.slice(0, max * 2 + 2)) {
+    const isMark = MARK.test(char);
+    marks = isMark ? marks + 1 : 0;
+    const piece = UNSAFE.test(char) || marks > MARKS ? escaped(char) : char;
+    pieces.push(piece);
+    length += piece === char ? 1 : piece.length;
+    if (length > max) break;
+  }
+  if (length <= max) return pieces.join('');
+  // Escapes are not cut in two.
+  while (length > max - 1) {
+    const piece = pieces.pop()!;
+    length -= piece.startsWith('\\u{') ? piece.length : 1;
+  }
+  return `${pieces.join('')}…`;
 }
 
 export const count = (value: number): string => value.toLocaleString('en-US');
+
+const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
+
+/** `512 B`, `1.5 KiB`, `3.0 GiB`. */
+export function size(bytes: number): string {
+  const power = bytes < 1024 ? 0 : Math.min(UNITS.length - 1, Math.floor(Math.log2(bytes) / 10));
+  return `${power === 0 ? Math.round(bytes) : (bytes / 1024 ** power).toFixed(1)} ${UNITS[power]}`;
+}
 
 /** `4.2 s`, `3 min 5 s`, `2 h 10 min`, `5 d 3 h`. */
 export function duration(ms: number): string {

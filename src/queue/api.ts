@@ -194,6 +194,16 @@ export interface TopicSummary {
   readonly paused: boolean;
 }
 
+/** A topic that is busy, as the server that schedules it knows it. */
+export interface BusyTopic extends TopicSummary {
+  /** Bytes of what waits; estimated where the topic has no quota of them. */
+  readonly waitingBytes: number;
+  /** Workers that got a task of it within a minute, or wait for one; calls that name no worker count as one each. */
+  readonly subscribers: number;
+  /** Lease calls that wait for a task of it, among others. */
+  readonly idle: number;
+}
+
 export interface TopicPage {
   readonly topics: readonly TopicSummary[];
   readonly after?: string;
@@ -364,12 +374,17 @@ export interface QueueStatus {
   readonly delayed: number;
   readonly leased: number;
   readonly dead: number;
-  /** How long the ready task that has waited longest has waited, at the most, in milliseconds; null: none is ready. */
+  /**
+   * How long the ready task that has waited longest has waited, at the most, in milliseconds; null: none is ready. Where
+   * more than a thousand topics are active, it is known from the last `busiest()`.
+   */
   readonly oldestReadyMs: number | null;
   /** Lease calls that wait. */
   readonly waiting: number;
   readonly enqueued: number;
   readonly deduplicated: number;
+  /** Tasks that found no room in their topic, or in the store. */
+  readonly refused: number;
   readonly delivered: number;
   readonly redelivered: number;
   readonly succeeded: number;
@@ -398,7 +413,8 @@ export interface Readiness {
 export interface Queue {
   /**
    * Puts one or many tasks into a topic, which needs no creation. Resolves once every accepted task is on disk.
-   * Atomic per log and chunk of 200; a result per task, in order: where one was refused, its `id` is null.
+   * Atomic per log and chunk of 200; a result per task, in order: where one was refused, its `id` is null. New tasks for
+   * which there is no room are refused with `topic-full` or `store-full`; known message ids get their tasks all the same.
    * @throws QueueError `invalid-input` or `topic-invalid` where the call as a whole is malformed (nothing was
    *   written); `store-unavailable`, `outcome-unknown`, `shutting-down`
    */
@@ -467,9 +483,15 @@ export interface Queue {
   /** Ends a schedule; tasks that it has enqueued stay. @throws QueueError `schedule-not-found` */
   deleteSchedule(name: string): Promise<void>;
 
+  /** Counts of this server, and of the shards that it schedules. Costs the same however many topics there are. */
   status(): QueueStatus;
   /** How long its work takes, and how much of it there is, since the start. */
   measures(): QueueMeasures;
+  /**
+   * The topics with most tasks, the busiest first, of the shards that this server schedules, as a second ago at the
+   * earliest. Looks at all topics for it, in slices.
+   */
+  busiest(): Promise<readonly BusyTopic[]>;
   readiness(): Promise<Readiness>;
 
   /** Refuses new work, ends waits, finishes what runs, and lets go of the store. Idempotent. */

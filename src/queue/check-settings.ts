@@ -36,6 +36,8 @@ const RULES: { readonly [K in Exclude<keyof TopicSettings, 'purgedAt'>]: Check }
   buckets: orNull(within(B.buckets)),
   weight: within(B.weight),
   tierShare: orNull(within(B.tierShare)),
+  maxWaiting: orNull(within(B.maxWaiting)),
+  maxWaitingBytes: orNull(within(B.maxWaitingBytes)),
   paused: (value, path) => {
     if (typeof value !== 'boolean') throw invalid(path, value, 'true or false', 'true');
     return value;

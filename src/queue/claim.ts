@@ -1,11 +1,19 @@
 import { ANSWER_BYTES, BATCH_ENTRIES } from '../core/bounds.ts';
 import { type ClaimDecision, decideClaim, isDeposed, isPurged } from '../core/claim.ts';
-import { type Entry, type EntryChange, type EntryPatch, entryBytes, FINAL_VERSION, leasePatch } from '../core/entry.ts';
+import {
+  bytesOf,
+  type Entry,
+  type EntryChange,
+  type EntryPatch,
+  entryBytes,
+  FINAL_VERSION,
+  leasePatch,
+} from '../core/entry.ts';
 import { QueueError } from '../core/errors.ts';
 import { segmentEnd } from '../core/log.ts';
 import { type MessageRow, type MessageWrite, messageIdKey } from '../core/message.ts';
 import { mustBeChecked } from '../core/scan.ts';
-import { adoptUnseen, recountReady, takeTerm } from '../scheduler/recover.ts';
+import { adoptUnseen, measureWaiting, recountReady, recountWaiting, takeTerm } from '../scheduler/recover.ts';
 import type { Engine } from './engine.ts';
 import { GroupCommit } from './group-commit.ts';
 import type { Log } from './log.ts';
@@ -40,6 +48,9 @@ const SWEEP: Want = { count: 0, grant: { leaseId: '', worker: null, leaseMs: nul
 
 /** Wants what is in flight to be known exactly. */
 const COUNT: Want = { ...SWEEP };
+
+/** Wants it to be known what waits. */
+const MEASURE: Want = { ...SWEEP };
 
 /** How often a claim reads again after it lost against a change, before it lets others go first. */
 const TRIES = 20;
@@ -86,6 +97,11 @@ export class Claimer {
     for (const log of [...topic.logs]) if (!log.isDead) await this.#group(topic, log).submit([COUNT]);
   }
 
+  /** A topic got a quota. In turn with claims, which take off what they pass. */
+  async measure(topic: Topic): Promise<void> {
+    for (const log of [...topic.logs]) if (!log.isDead) await this.#group(topic, log).submit([MEASURE]);
+  }
+
   /** One round at a time moves the cursor of a log, whoever asked for it. */
   #group(topic: Topic, log: Log): GroupCommit<Want, readonly Claimed[]> {
     let group = this.#groups.get(log);
@@ -109,6 +125,11 @@ export class Claimer {
       if (wants.includes(COUNT)) {
         await takeTerm(this.#engine, log);
         await adoptUnseen(this.#engine, log, topic);
+        if (log.waitingBytes !== null) await measureWaiting(this.#engine, log);
+      }
+      if (wants.includes(MEASURE)) {
+        if (topic.settings.maxWaiting !== null) await recountWaiting(this.#engine, log, topic);
+        if (topic.settings.maxWaitingBytes !== null) await measureWaiting(this.#engine, log);
       }
       if (wants.includes(SWEEP)) await this.#sweep(topic, log);
     } catch (error) {
@@ -169,6 +190,7 @@ export class Claimer {
     const header = await log.enterScanSegment();
     if (log.unseen !== null) {
       await adoptUnseen(this.#engine, log, topic);
+      if (log.waitingBytes !== null) await measureWaiting(this.#engine, log);
       return 'again';
     }
     if (header === null || log.scan >= header.end) {
@@ -289,6 +311,7 @@ export class Claimer {
       return 'again';
     }
     log.scan = to;
+    if (log.waitingBytes !== null) log.addWaitingBytes(-bytesOf(entries.slice(0, decisions.length)));
     header.term = term;
     await this.#account(topic, log, entries, decisions, taken, now, leasedAt);
     let nth = 0;

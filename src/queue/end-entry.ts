@@ -2,7 +2,7 @@ import { isPurged } from '../core/claim.ts';
 import { FINAL_VERSION } from '../core/entry.ts';
 import { isSlotTopic } from '../core/log.ts';
 import type { Engine } from './engine.ts';
-import type { Located } from './locate.ts';
+import { type Located, sizesOf } from './locate.ts';
 import type { Topic } from './topics.ts';
 
 /**
@@ -21,6 +21,7 @@ export async function endEntry(
   const log = await book.log(place);
   const at = env.now();
   const endedAt = env.monotonic();
+  const size = log.slot !== null && of.hasByteQuota ? await sizesOf(engine.store, place, [place.id]) : null;
   const isCounted = (log.slot?.counts(place.id) ?? true) && !isPurged(head, of.settings.purgedAt);
   const [answer] = await log.change([
     {
@@ -35,7 +36,7 @@ export async function endEntry(
     if (log.open.endLease(place.id)) topic.leaseEnded(endedAt);
   } else if (isCounted) {
     if (log.slot === null) log.countReady(-1);
-    else log.slot.add(topic.name, -1);
+    else log.slot.add(topic.name, -1, size?.get(place.id));
   }
   await messages.settle(topic.name, topic.settings, [{ task: head, place, status, at }]);
   // The claim that had leased it may have been answered only now.

@@ -69,6 +69,8 @@ export const silentLogger: QueueLogger = { info() {}, warn() {}, error() {} };
 export class Counters {
   enqueued = 0;
   deduplicated = 0;
+  /** Tasks for which there was no room in their topic, or in the store. */
+  refused = 0;
   delivered = 0;
   redelivered = 0;
   succeeded = 0;

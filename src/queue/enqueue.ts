@@ -1,6 +1,15 @@
 import { ENQUEUE_TASKS } from '../core/bounds.ts';
 import { isExpired, isPurged } from '../core/claim.ts';
-import { FINAL_VERSION, FIRST_VERSION, isFinal, type LogAddress, type NewEntry, type Place } from '../core/entry.ts';
+import {
+  bytesOf,
+  entryBytes,
+  FINAL_VERSION,
+  FIRST_VERSION,
+  isFinal,
+  type LogAddress,
+  type NewEntry,
+  type Place,
+} from '../core/entry.ts';
 import { invalid, QueueError } from '../core/errors.ts';
 import { waitingLog } from '../core/log.ts';
 import { type MessageRow, type MessageWrite, messageIdFromKey, messageIdKey } from '../core/message.ts';
@@ -14,6 +23,7 @@ import type { Engine } from './engine.ts';
 import type { Locator } from './locate.ts';
 import type { Log } from './log.ts';
 import { liveRow, type MessageResult, ownsMessageId } from './messages.ts';
+import type { Quotas, Room } from './quotas.ts';
 import type { Rescheduler } from './reschedule.ts';
 import { placeIn, type Topic } from './topics.ts';
 import { type CheckedTask, checkCount, checkTask } from './validate.ts';
@@ -23,6 +33,12 @@ interface Fresh {
   readonly index: number;
   readonly log: LogAddress;
   readonly entry: NewEntry;
+}
+
+/** Tasks that were appended, and where each stands. */
+interface Placed {
+  readonly tasks: readonly Fresh[];
+  readonly places: readonly Place[];
 }
 
 /** What an enqueue has done so far. */
@@ -47,11 +63,13 @@ export class Enqueuer {
   readonly #engine: Engine;
   readonly #locator: Locator;
   readonly #rescheduler: Rescheduler;
+  readonly #quotas: Quotas;
 
-  constructor(engine: Engine, locator: Locator, rescheduler: Rescheduler) {
+  constructor(engine: Engine, locator: Locator, rescheduler: Rescheduler, quotas: Quotas) {
     this.#engine = engine;
     this.#locator = locator;
     this.#rescheduler = rescheduler;
+    this.#quotas = quotas;
   }
 
   async enqueue(
@@ -128,32 +146,33 @@ export class Enqueuer {
     };
   }
 
+  /** Appends tasks that are new, as far as there is room for them. @returns those that were */
+  async #append(topic: Topic, tasks: readonly Fresh[], call: Call): Promise<Placed> {
+    if (!this.#quotas.concern(topic)) return { tasks, places: await this.#appendAll(topic, tasks, call, null) };
+    const room = await this.#quotas.admit(
+      topic,
+      tasks.map(({ entry }) => entryBytes(entry)),
+    );
+    const admitted = tasks.filter(({ index }, at) => {
+      const refused = room.refusals[at]!;
+      if (refused !== null) call.results[index] = refusal(refused);
+      return refused === null;
+    });
+    this.#engine.counters.refused += tasks.length - admitted.length;
+    if (admitted.length === 0) return { tasks: admitted, places: [] };
+    return { tasks: admitted, places: await this.#appendAll(topic, admitted, call, room) };
+  }
+
   /** Appends tasks to their logs, log by log, and answers for each. */
-  async #append(topic: Topic, tasks: readonly Fresh[], call: Call): Promise<readonly Place[]> {
+  async #appendAll(topic: Topic, tasks: readonly Fresh[], call: Call, room: Room | null): Promise<readonly Place[]> {
     const places = new Array<Place>(tasks.length);
     await whole(
       groupByLog(tasks).map(async (group) => {
-        const address = tasks[group[0]!]!.log;
-        const log = this.#engine.book.peekLog(address) ?? (await this.#engine.book.log(address));
-        // Where another server schedules it, that records it, and says so with the turn.
-        const recorded = log.tenure.holds ? this.#engine.activity.ensure(log) : null;
-        const appended = log.append(group.map((at) => tasks[at]!.entry));
-        // It is awaited behind the append, which may fail first.
-        recorded?.catch(() => {});
-        const ids = await appended;
-        call.hasWritten = true;
-        // It is there, whatever comes of the rest.
-        const known = log.tenure === topic.tenure ? topic : await this.#engine.book.topicOf(log, topic.name);
-        this.#arrived(known, log, ids, isPurged(tasks[group[0]!]!.entry, topic.settings.purgedAt));
-        const recordedIn = log.recordedPeriod;
-        if (recorded !== null) await recorded;
-        await this.#engine.activity.confirm(log);
-        // Told again: who began to schedule meanwhile may have read the index before the log was in it.
-        const wasNew = recorded !== null || log.recordedPeriod !== recordedIn;
-        if (wasNew && !this.#engine.holds(log.tenure)) this.#engine.signals.news(log);
+        const entries = group.map((at) => tasks[at]!.entry);
+        const ids = await this.#appendGroup(topic, tasks[group[0]!]!.log, entries, call, room);
         for (const [nth, at] of group.entries()) {
           const task = tasks[at]!;
-          const place = placeIn(address, ids[nth]!);
+          const place = placeIn(task.log, ids[nth]!);
           places[at] = place;
           call.results[task.index] = { id: formatTaskId(task.entry, place), deduplicated: false };
         }
@@ -163,11 +182,46 @@ export class Enqueuer {
     return places;
   }
 
+  async #appendGroup(
+    topic: Topic,
+    address: LogAddress,
+    entries: readonly NewEntry[],
+    call: Call,
+    room: Room | null,
+  ): Promise<readonly number[]> {
+    let log: Log;
+    let ids: readonly number[];
+    let recorded: Promise<void> | null;
+    try {
+      log = this.#engine.book.peekLog(address) ?? (await this.#engine.book.log(address));
+      // Where another server schedules it, that records it, and says so with the turn.
+      recorded = log.tenure.holds ? this.#engine.activity.ensure(log) : null;
+      const appended = log.append(entries);
+      // It is awaited behind the append, which may fail first.
+      recorded?.catch(() => {});
+      ids = await appended;
+      call.hasWritten = true;
+      // It is there, whatever comes of the rest.
+      const known = log.tenure === topic.tenure ? topic : await this.#engine.book.topicOf(log, topic.name);
+      this.#arrived(known, log, ids, entries, isPurged(entries[0]!, topic.settings.purgedAt));
+    } finally {
+      // It is counted where it waits now, in the same moment.
+      if (room !== null) for (const entry of entries) room.leave(entryBytes(entry));
+    }
+    const recordedIn = log.recordedPeriod;
+    if (recorded !== null) await recorded;
+    await this.#engine.activity.confirm(log);
+    // Told again: who began to schedule meanwhile may have read the index before the log was in it.
+    const wasNew = recorded !== null || log.recordedPeriod !== recordedIn;
+    if (wasNew && !this.#engine.holds(log.tenure)) this.#engine.signals.news(log);
+    return ids;
+  }
+
   /** @param purged while it was on its way: it ends when it is met, and counts no more */
-  #arrived(topic: Topic, log: Log, ids: readonly number[], purged: boolean): void {
+  #arrived(topic: Topic, log: Log, ids: readonly number[], entries: readonly NewEntry[], purged: boolean): void {
     const { env, signals } = this.#engine;
     if (log.slot !== null) {
-      if (!purged) log.slot.arrived(topic.name, ids);
+      if (!purged) log.slot.arrived(topic.name, ids, bytesOf(entries));
       this.#tell(topic, log);
     } else if (purged) {
       log.countReady(-ids.length);
@@ -227,7 +281,7 @@ export class Enqueuer {
       }),
     );
     fresh.sort((a, b) => a.index - b.index);
-    if (fresh.length > 0) await this.#own(topic, fresh, await this.#append(topic, fresh, call), results, now);
+    if (fresh.length > 0) await this.#own(topic, await this.#append(topic, fresh, call), results, now);
     for (const { index, of } of repeats) {
       const result = results[of]!;
       results[index] = result.id === null ? result : { id: result.id, deduplicated: true };
@@ -281,13 +335,8 @@ export class Enqueuer {
   }
 
   /** Writes the rows of tasks just appended; a task that comes second becomes a duplicate. */
-  async #own(
-    topic: Topic,
-    tasks: readonly Fresh[],
-    places: readonly Place[],
-    results: EnqueueResult[],
-    now: number,
-  ): Promise<void> {
+  async #own(topic: Topic, { tasks, places }: Placed, results: EnqueueResult[], now: number): Promise<void> {
+    if (tasks.length === 0) return;
     const writes = tasks.map(({ entry }, at): MessageWrite => {
       const row = liveRow(messageIdKey(entry.messageId!), entry, places[at]!);
       const expect =
@@ -323,7 +372,7 @@ export class Enqueuer {
       if (!change!.applied && (await this.#hadItsTurn(places[at]!, entry.uid))) continue;
       if (change!.applied) {
         if (log.slot === null) log.countReady(-1);
-        else if (isCounted) log.slot.add(topic.name, -1);
+        else if (isCounted) log.slot.add(topic.name, -1, entryBytes(entry));
         this.#engine.signals.changed(topic);
       }
       this.#engine.counters.enqueued--;

@@ -14,6 +14,7 @@ import type {
   TopicInfo,
 } from './api.ts';
 import type { Engine } from './engine.ts';
+import type { Waiting } from './quotas.ts';
 import type { Session } from './session.ts';
 import type { Tenure } from './tenure.ts';
 import type { Topic } from './topics.ts';
@@ -36,6 +37,8 @@ export const holderCalls = {
     mustServe(engine, topic.tenure);
     return describe(topic);
   },
+
+  waiting: async ({ quotas }: Session, topic: Topic): Promise<Waiting> => quotas.waiting(topic),
 
   async purge(session: Session, topic: Topic): Promise<void> {
     await mustExist(session, topic);

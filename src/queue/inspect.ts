@@ -7,8 +7,10 @@ import { DEAD_TIER, entriesEnd, isFarTopic, isSlotTopic, segmentEnd, segmentOf, 
 import { optionalInteger } from '../core/numbers.ts';
 import type { TopicSettings } from '../core/settings.ts';
 import { taskIdOf } from '../core/task-id.ts';
+import type { ReadyRing } from '../scheduler/ready-ring.ts';
 import {
   type AttemptInfo,
+  type BusyTopic,
   type ListRequest,
   type PriorityCursors,
   TASK_STATES,
@@ -24,8 +26,10 @@ import { decodePayload } from './lease.ts';
 import { type Located, readByIds } from './locate.ts';
 import type { Log } from './log.ts';
 import { readHead } from './move.ts';
+import type { Survey } from './survey.ts';
 import { placeIn, type Topic } from './topics.ts';
 import { decodeJson } from './validate.ts';
+import type { Workers } from './workers.ts';
 
 /** Rows that one page of a listing reads, whatever it finds: a page may be short and still have a next. */
 const ROWS_PER_PAGE = 5_000;
@@ -51,9 +55,15 @@ export function stateOf(head: EntryHead, log: LogAddress, settings: TopicSetting
 /** Answers what is where: tasks, topics, cursors. */
 export class Inspector {
   readonly #engine: Engine;
+  readonly #survey: Survey;
+  readonly #ring: ReadyRing;
+  readonly #workers: Workers;
 
-  constructor(engine: Engine) {
+  constructor(engine: Engine, survey: Survey, ring: ReadyRing, workers: Workers) {
     this.#engine = engine;
+    this.#survey = survey;
+    this.#ring = ring;
+    this.#workers = workers;
   }
 
   async info(topic: Topic, located: Located): Promise<TaskInfo> {
@@ -233,18 +243,39 @@ export class Inspector {
   // ── topics ────────────────────────────────────────────────────────────────────────────────────────────────────
 
   /** Of the shards that this server schedules. */
-  topics(request: { readonly after?: string; readonly limit?: number; readonly prefix?: string }): TopicPage {
+  async topics(request: {
+    readonly after?: string;
+    readonly limit?: number;
+    readonly prefix?: string;
+  }): Promise<TopicPage> {
     const limit = optionalInteger(request.limit, '/limit', 1, PAGE_TASKS) ?? 100;
-    const names: string[] = [];
-    for (const topic of this.#engine.book.all()) {
-      if (!topic.tenure.holds) continue;
-      if (topic.logs.size === 0 && topic.delayed === 0 && topic.version === null) continue;
-      if (request.after !== undefined && topic.name <= request.after) continue;
-      if (request.prefix === undefined || topic.name.startsWith(request.prefix)) names.push(topic.name);
-    }
-    names.sort();
-    const page = names.slice(0, limit).map((name) => summary(this.#engine.book.peek(name)!));
-    return names.length > limit ? { topics: page, after: page.at(-1)!.topic } : { topics: page };
+    const names = await this.#survey.names(limit + 1, request.after ?? '', request.prefix ?? '');
+    // Some may have been let go of while the others were looked at.
+    const page = names.slice(0, limit).flatMap((name) => this.#engine.book.peek(name) ?? []);
+    return names.length > limit
+      ? { topics: page.map(summary), after: names[limit - 1]! }
+      : { topics: page.map(summary) };
+  }
+
+  /** The topics with most tasks, of those shards. */
+  async busiest(): Promise<readonly BusyTopic[]> {
+    const { book, env } = this.#engine;
+    const topics = await this.#survey.busiest();
+    return topics.map((topic) => {
+      const waiting = this.#ring.waitingFor(topic.name);
+      const workers = new Set(this.#workers.lately(topic.name, env.now()));
+      let unnamed = 0;
+      for (const { worker } of waiting) {
+        if (worker === null) unnamed++;
+        else workers.add(worker);
+      }
+      return {
+        ...summary(topic),
+        waitingBytes: book.waitingBytes(topic),
+        subscribers: workers.size + unnamed,
+        idle: waiting.length,
+      };
+    });
   }
 }
 

@@ -9,6 +9,7 @@ import type { Claimed, Claimer, Grant } from './claim.ts';
 import type { Engine } from './engine.ts';
 import { placeIn } from './topics.ts';
 import { type CheckedLease, decodeJson } from './validate.ts';
+import type { Workers } from './workers.ts';
 
 /** A lease call, and what it has got so far. */
 export interface LeaseCall {
@@ -31,9 +32,11 @@ export class Leaser {
   readonly #engine: Engine;
   readonly #ring: ReadyRing;
   readonly #claimer: Claimer;
+  readonly #workers: Workers;
   #stopping = false;
 
-  constructor(engine: Engine, ring: ReadyRing, claimer: Claimer) {
+  constructor(engine: Engine, ring: ReadyRing, claimer: Claimer, workers: Workers) {
+    this.#workers = workers;
     this.#engine = engine;
     this.#ring = ring;
     this.#claimer = claimer;
@@ -101,7 +104,10 @@ export class Leaser {
       return parts;
     });
     const settled = await Promise.allSettled(claims);
-    for (const topic of new Set(picked.map((pick) => pick.topic))) this.#ring.claimed(topic);
+    for (const topic of new Set(picked.map((pick) => pick.topic))) {
+      this.#ring.claimed(topic);
+      if (grant.worker !== null) this.#workers.saw(grant.worker, topic.name, this.#engine.env.now());
+    }
     const tasks = settled.flatMap((result) => (result.status === 'fulfilled' ? result.value : []));
     const failed = settled.find((result) => result.status === 'rejected');
     // What was claimed is handed out; only where nothing was, the caller learns of the trouble.

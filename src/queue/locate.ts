@@ -1,4 +1,4 @@
-import type { Entry, EntryHead, Place } from '../core/entry.ts';
+import { type Entry, type EntryHead, entryBytes, type Place } from '../core/entry.ts';
 import { QueueError, show } from '../core/errors.ts';
 import { type MessageRow, messageIdKey, uidKey } from '../core/message.ts';
 import { parseTaskId } from '../core/task-id.ts';
@@ -16,6 +16,8 @@ export interface Located {
 const LONGEST_WAY = 10_000;
 /** Entries this close together are read at once. */
 const READ_GAP = 16;
+/** Entries of which no more than an answer's worth is in memory, read for their sizes, gaps included. */
+const SIZES_AT_ONCE = 16;
 
 /** Finds tasks: by the place in their id, by their message row, and along their moves. */
 export class Locator {
@@ -113,6 +115,20 @@ export async function readHeadsByIds(
   ids: readonly number[],
 ): Promise<Map<number, EntryHead>> {
   return only(ids, store.meta.segmentSize, (from, to) => store.readHeads({ log, from, to, limit: to - from }));
+}
+
+/** How large entries are, by their ids; they are read for it, a few at a time. */
+export async function sizesOf(
+  store: Store,
+  log: Omit<Place, 'id'>,
+  ids: readonly number[],
+): Promise<ReadonlyMap<number, number>> {
+  const sizes = new Map<number, number>();
+  for (let at = 0; at < ids.length; at += SIZES_AT_ONCE) {
+    const entries = await readByIds(store, log, ids.slice(at, at + SIZES_AT_ONCE));
+    for (const [id, entry] of entries) sizes.set(id, entryBytes(entry));
+  }
+  return sizes;
 }
 
 /** What was asked for, and nothing of what stands between. */

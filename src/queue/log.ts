@@ -6,6 +6,7 @@ import {
   DEAD_TIER,
   EMPTY_CHECKPOINT,
   entriesEnd,
+  isSlotTopic,
   planAppend,
   type SegmentHeader,
   segmentEnd,
@@ -53,6 +54,8 @@ interface FoundTail {
   readonly to: number;
   readonly segment: number;
   readonly header: SegmentHeader | null;
+  /** Where it was thought to end before. */
+  readonly before: LogEnd | null;
 }
 
 /** A slot of delayed tasks, and its log once that was needed. */
@@ -64,6 +67,8 @@ export interface LogHome {
   readonly env: Environment;
   readonly peers: LogPeers;
   readonly appends: GroupCommits<Log, NewEntry, number>;
+  /** Bytes from the scan cursor on, of logs of topics that have a quota of them. */
+  readonly waitingBytes: WeakMap<Log, number>;
 }
 
 export function logHome(store: Store, env: Environment, peers: LogPeers): LogHome {
@@ -74,7 +79,7 @@ export function logHome(store: Store, env: Environment, peers: LogPeers): LogHom
     BATCH_BYTES,
     weigh,
   );
-  return { store, env, peers, appends };
+  return { store, env, peers, appends, waitingBytes: new WeakMap() };
 }
 
 /**
@@ -167,7 +172,7 @@ export class Log {
 
   /** One more is open, behind all that are. */
   opens(id: number, entry: OpenEntry): void {
-    this.#open ??= new OpenEntries(this.tenure);
+    this.#open ??= new OpenEntries(this.tenure.totals);
     this.#open.set(id, entry);
   }
 
@@ -178,6 +183,7 @@ export class Log {
 
   /** What is open is another server's to see to. */
   forgetOpen(): void {
+    this.#open?.clear();
     this.#open = null;
   }
 
@@ -205,6 +211,10 @@ export class Log {
   addCountedEarly(id: number): void {
     this.#countedEarly ??= new Set();
     this.#countedEarly.add(id);
+  }
+
+  countsEarly(id: number): boolean {
+    return this.#countedEarly?.has(id) ?? false;
   }
 
   /** @returns whether it counted early until now */
@@ -243,7 +253,7 @@ export class Log {
   }
 
   get isDead(): boolean {
-    return this.address.tier === DEAD_TIER;
+    return this.address.tier === DEAD_TIER && !isSlotTopic(this.address.topic);
   }
 
   /** The next id that an append will get, as known here. */
@@ -272,6 +282,29 @@ export class Log {
     return count > 0 ? this.#tail!.bytes / count : this.#averageBefore;
   }
 
+  /**
+   * Bytes of what stands from the scan cursor on, whether it still waits there or has ended; null: they are not kept.
+   * What is put there adds to them, whoever does it, and a claim that passes it takes it off.
+   */
+  get waitingBytes(): number | null {
+    return this.#home.waitingBytes.get(this) ?? null;
+  }
+
+  /** From now on they are kept; what stands there already is to be added. */
+  keepWaitingBytes(): void {
+    this.#home.waitingBytes.set(this, 0);
+  }
+
+  addWaitingBytes(by: number): void {
+    const kept = this.#home.waitingBytes.get(this);
+    if (kept !== undefined) this.#home.waitingBytes.set(this, this.unscanned === 0 ? 0 : Math.max(0, kept + by));
+  }
+
+  /** Where it ends, as far as is known here. */
+  get end(): LogEnd | null {
+    return this.#tail;
+  }
+
   /** Ids at and above the scan cursor: entries, and what a sealed segment leaves out. */
   get unscanned(): number {
     return Math.max(0, this.nextId - this.scan);
@@ -286,13 +319,16 @@ export class Log {
   }
 
   set ready(count: number) {
+    const { totals } = this.tenure;
+    if (this.isDead) totals.dead += count - this.#ready;
+    else if (!isSlotTopic(this.address.topic)) totals.ready += count - this.#ready;
     this.#ready = count;
   }
 
   /** So many more are ready, or fewer; where nothing is left, what was counted too often is forgotten. */
   countReady(by: number): void {
     if (this.#ready === 0) this.readySince = this.#env.now();
-    this.#ready = this.unscanned === 0 ? 0 : Math.max(0, this.#ready + by);
+    this.ready = this.unscanned === 0 ? 0 : Math.max(0, this.#ready + by);
   }
 
   /** Up to here it is known what was handed out. */
@@ -390,10 +426,11 @@ export class Log {
     const found = tailOf(low, header);
     const mayFall = isWrong && this.#tail === known;
     if (this.#tail !== null && !mayFall && this.#idOf(found) <= this.#idOf(this.#tail)) return null;
+    const last = this.#tail;
     this.#endsAt(found);
     // A time slot whose headers were deleted when it was drained begins anew.
     if (header === null && low === 0) this.#restart();
-    return { from: before, to: this.nextId, segment: low, header };
+    return { from: before, to: this.nextId, segment: low, header, before: last };
   }
 
   #endsAt(tail: LogEnd): void {
@@ -432,6 +469,7 @@ export class Log {
       if (header === null) break;
       const to = Math.min(found!.to, Math.max(at, entriesEnd(header)));
       if (to > at) added.push({ from: at, to });
+      this.addWaitingBytes(header.bytes - (found!.before?.segment === segment ? found!.before.bytes : 0));
       if (this.scanHeader?.segment === segment) this.scanHeader = null;
       at = segmentEnd(segment, this.#size);
     }
@@ -541,7 +579,8 @@ export class Log {
       this.#appended(tail, appended);
       if (fits) {
         if (this.#ready === 0) this.readySince = entries[0]!.placedAt;
-        for (const { status } of entries) if (status === 'ready') this.#ready++;
+        this.ready =
+          this.#ready + (isReady ? entries.length : entries.filter(({ status }) => status === 'ready').length);
         this.#peers.appended(this, isReady ? appended : null);
         return entries.map((_, index) => firstId + index);
       }
@@ -551,8 +590,10 @@ export class Log {
   /** It ends behind what was put there now. */
   #appended(before: LogEnd, { segment, from, to, bytes, full, expiresAt }: Appended): void {
     const after = full ? { segment: segment + 1, next: null, bytes: 0 } : { segment, next: to, bytes };
-    // A look that was answered before this append may have found what others put behind it.
+    // A look that was answered before this append may have found it, and what others put behind it.
+    const isNew = this.#tail === null || this.#idOf(after) > this.#idOf(this.#tail);
     if (this.#tail === null || this.#idOf(after) >= this.#idOf(this.#tail)) this.#endsAt(after);
+    if (isNew) this.addWaitingBytes(bytes - before.bytes);
     if (expiresAt !== null && expiresAt < this.expiresAt) this.expiresAt = expiresAt;
     if (full) this.#averageBefore = Math.round(bytes / Math.max(1, to - segmentStart(segment, this.#size)));
     if (this.scanHeader?.segment === segment) {

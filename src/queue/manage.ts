@@ -6,6 +6,7 @@ import { type MessageWrite, messageKey } from '../core/message.ts';
 import { optionalInteger } from '../core/numbers.ts';
 import { tierOf } from '../core/priority.ts';
 import type { TopicSettings } from '../core/settings.ts';
+import { measureDelayed } from '../scheduler/slot-counter.ts';
 import type { RedriveRequest, RedriveResult, SettingsPatch } from './api.ts';
 import { applySettings } from './check-settings.ts';
 import type { Claimer } from './claim.ts';
@@ -54,7 +55,12 @@ export class Manager {
 
   async configure(topic: Topic, patch: SettingsPatch): Promise<void> {
     const wasLimited = topic.limited;
+    const { maxWaiting, maxWaitingBytes } = topic.settings;
     await this.#write(topic, (settings) => applySettings(settings, patch));
+    const isNew = (now: number | null, before: number | null): boolean => now !== null && before === null;
+    const hasNewBytes = isNew(topic.settings.maxWaitingBytes, maxWaitingBytes);
+    if (hasNewBytes || isNew(topic.settings.maxWaiting, maxWaiting)) await this.#claimer.measure(topic);
+    if (hasNewBytes) await measureDelayed(this.#engine, topic);
     if (wasLimited || !topic.limited) return;
     await this.#claimer.countExactly(topic);
     this.#engine.signals.ready(topic);

@@ -40,6 +40,10 @@ export class MeasuredStore implements Store {
     return this.#store.now();
   }
 
+  isFull(): boolean {
+    return this.#store.isFull();
+  }
+
   ping(): Promise<void> {
     return this.#call('ping', () => this.#store.ping());
   }

@@ -3,6 +3,7 @@ import {
   type Entry,
   type EntryChange,
   type EntryHead,
+  entryBytes,
   FIRST_VERSION,
   isFinal,
   type LogAddress,
@@ -25,7 +26,12 @@ import { type Known, topicOf } from './messages.ts';
 import { placeIn, type Topic } from './topics.ts';
 
 /** A pending entry to be carried to an end. */
-export type Pending = PendingMove & Known & Pick<EntryHead, 'target' | 'reason' | 'supersedes'>;
+export type Pending = PendingMove &
+  Known &
+  Pick<EntryHead, 'target' | 'reason' | 'supersedes'> & {
+    /** How large it is; null where its head alone was read. */
+    readonly bytes: number | null;
+  };
 
 /** Carries out moves: see core/move.ts for the protocol and for who may stop where. */
 export class Mover {
@@ -58,7 +64,8 @@ export class Mover {
     await activity.confirm(dest);
     const pendings = entries.map((entry, index): Pending => {
       const place = placeIn(to, ids[index]!);
-      return { ...entry, place, origin: entry.origin!, originVersion: entry.originVersion! };
+      const { origin, originVersion } = entry;
+      return { ...entry, place, origin: origin!, originVersion: originVersion!, bytes: entryBytes(entry) };
     });
     const arrived = await this.#settleEach(groupByTarget(pendings), pendings, (group) =>
       this.#settle(from, dest, group, byHolder),
@@ -135,11 +142,7 @@ export class Mover {
       const known = arrived.filter(({ place }) => place.id < dest.nextId);
       if (known.length < arrived.length) signals.news(dest);
       const waiting = known.filter((pending) => counts(topic, pending));
-      this.#arrived(
-        topic,
-        dest,
-        waiting.map(({ place }) => place.id),
-      );
+      this.#arrived(topic, dest, waiting);
       for (const pending of waiting) if (!marks.answers.has(pending)) dest.addCountedEarly(pending.place.id);
       for (const [pending, step] of steps) {
         if (step !== 'mark-void') continue;
@@ -213,7 +216,7 @@ export class Mover {
     const { origin } = pending;
     const counted = byUs && counts(topic, pending);
     if (from.slot !== null) {
-      if (counted) from.slot.add(topic.name, -1);
+      if (counted) from.slot.add(topic.name, -1, pending.bytes);
       return;
     }
     if (from.open.endLease(origin.id)) {
@@ -225,12 +228,20 @@ export class Mover {
     }
   }
 
-  #arrived(topic: Topic, dest: Log, ids: readonly number[]): void {
+  #arrived(topic: Topic, dest: Log, pendings: readonly Pending[]): void {
     const { signals, env } = this.#engine;
-    if (ids.length === 0) return;
-    const uncounted = ids.filter((id) => !dest.deleteCountedEarly(id));
+    if (pendings.length === 0) return;
+    const uncounted = pendings.filter(({ place }) => !dest.deleteCountedEarly(place.id));
     if (dest.slot !== null) {
-      dest.slot.arrived(topic.name, uncounted);
+      const bytes = uncounted.reduce<number | null>(
+        (sum, one) => (sum === null || one.bytes === null ? null : sum + one.bytes),
+        0,
+      );
+      dest.slot.arrived(
+        topic.name,
+        uncounted.map(({ place }) => place.id),
+        bytes,
+      );
       signals.delayed(dest);
       return;
     }
@@ -304,6 +315,7 @@ export const asPending = (log: Log, head: EntryHead): Pending => ({
   place: placeIn(log.address, head.id),
   origin: head.origin!,
   originVersion: head.originVersion!,
+  bytes: null,
 });
 
 /** Purged tasks count nowhere, wherever they stand. */

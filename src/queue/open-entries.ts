@@ -1,5 +1,6 @@
 import type { EntryHead } from '../core/entry.ts';
 import { messageKey } from '../core/message.ts';
+import { Totals } from './totals.ts';
 
 /** An entry below the scan cursor that is not known to be settled. */
 export interface OpenEntry {
@@ -27,19 +28,15 @@ export const openEntry = (
   until,
 });
 
-/** How many leases are open in several logs. */
-export interface LeaseTally {
-  leases: number;
-}
-
 /** The open entries of a log by id, in the order of their ids. */
 export class OpenEntries extends Map<number, OpenEntry> {
-  readonly #tally: LeaseTally;
+  readonly #totals: Totals;
   #leased = 0;
 
-  constructor(tally: LeaseTally) {
+  /** @param totals to which what is under a lease adds */
+  constructor(totals: Totals) {
     super();
-    this.#tally = tally;
+    this.#totals = totals;
   }
 
   /** How many of them are under a lease. */
@@ -57,6 +54,17 @@ export class OpenEntries extends Map<number, OpenEntry> {
     return super.delete(id);
   }
 
+  /** Nobody here sees to them any more. */
+  override clear(): void {
+    this.#count(-this.#leased);
+    super.clear();
+  }
+
+  #count(by: number): void {
+    this.#leased += by;
+    this.#totals.leased += by;
+  }
+
   /**
    * An entry's lease is over, and the scanner is to see to the entry next.
    * @returns whether it was under a lease
@@ -67,11 +75,6 @@ export class OpenEntries extends Map<number, OpenEntry> {
     this.set(id, { ...open, leased: false, until: 0 });
     return open.leased;
   }
-
-  #count(change: number): void {
-    this.#leased += change;
-    this.#tally.leases += change;
-  }
 }
 
 /** Of a log in which nothing is open. */
@@ -79,4 +82,4 @@ export const NONE_OPEN: OpenEntries = new (class extends OpenEntries {
   override set(): never {
     throw new TypeError('what is open is kept by its log');
   }
-})({ leases: 0 });
+})(new Totals());

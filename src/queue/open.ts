@@ -1,5 +1,7 @@
+import { MAX_STORE_BYTES } from '../core/bounds.ts';
 import { invalid } from '../core/errors.ts';
 import { checkFields } from '../core/fields.ts';
+import { optionalInteger } from '../core/numbers.ts';
 import type { TlsSource } from '../core/tls.ts';
 import type { CassandraCredentials } from '../store/cassandra/address.ts';
 import { migrateSqliteStore, openSqliteStore } from '../store/sqlite/store.ts';
@@ -30,6 +32,11 @@ export interface OpenOptions {
    * show to them.
    */
   readonly tls?: TlsSource;
+  /**
+   * Bytes that an embedded store may hold before new tasks are refused with `store-full`; without a bound when absent.
+   * Pages that are in use count; the log beside the file (`-wal`), some 16 MB, comes on top.
+   */
+  readonly maxStoreBytes?: number;
   /** Told of background trouble; nothing is logged when absent. */
   readonly log?: QueueLogger;
   /** Time, randomness and timers; the system's when absent. */
@@ -42,6 +49,7 @@ const OPEN_FIELDS: ReadonlySet<string> = new Set<keyof OpenOptions>([
   'migrate',
   'reachMs',
   'tls',
+  'maxStoreBytes',
   'log',
   'environment',
 ]);
@@ -91,9 +99,17 @@ const isCassandra = (address: string): boolean => address.startsWith('cassandra:
 /** Opens a store by its address, without a queue. */
 export async function openStore(options: OpenOptions): Promise<Store> {
   const { store: address, migrate } = options;
+  const maxBytes = optionalInteger(options.maxStoreBytes, 'maxStoreBytes', MAX_STORE_BYTES.min, MAX_STORE_BYTES.max);
+  if (isCassandra(address) && maxBytes !== null) {
+    throw invalid('maxStoreBytes', maxBytes, 'for this store: only an embedded one has a bound', 'none');
+  }
   if (isCassandra(address)) return (await cassandraDriver()).openCassandraStore(cassandraOptions(options));
   const now = options.environment?.now ?? systemEnvironment().now;
-  return openSqliteStore(pathOf(address), { now, ...(migrate === undefined ? {} : { migrate }) });
+  return openSqliteStore(pathOf(address), {
+    now,
+    ...(migrate === undefined ? {} : { migrate }),
+    ...(maxBytes === null ? {} : { maxBytes }),
+  });
 }
 
 /**

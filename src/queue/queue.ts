@@ -7,6 +7,7 @@ import { checkTopic } from '../core/names.ts';
 import { optionalInteger } from '../core/numbers.ts';
 import { type NodeRow, type Store, StoreUnavailableError } from '../store/store.ts';
 import type {
+  BusyTopic,
   EnqueueOptions,
   EnqueueResult,
   Explanation,
@@ -65,9 +66,15 @@ import type { Topic } from './topics.ts';
 import { checkLease, checkMessageId, checkSchedule, checkScheduleName, checkScheduleTopic } from './validate.ts';
 import { withoutHolder } from './why.ts';
 
-/** How late the scanner, or the store's last answer, may be before the server is not ready, in milliseconds. */
-const SCANNER_LATE_MS = 10_000;
-const STORE_LATE_MS = 10_000;
+/** How old what this server does over and over may be, the last time it went well, before it is not ready, in milliseconds. */
+const SCANNER_LATE_MS = 20_000;
+/** It has let go of its shards by then. */
+const BEAT_LATE_MS = 7_000;
+const NEIGHBOURS_LATE_MS = 10_000;
+const BELL_LATE_MS = 10_000;
+const SETTINGS_LATE_MS = 20_000;
+/** How long the store may take to say that it is there. */
+const PING_MS = 2_000;
 const SWEEP_EVERY_MS = 60_000;
 const SWEEP_ROWS = 10_000;
 const OPEN_AGAIN_MS = 1_000;
@@ -396,7 +403,7 @@ export class LocalQueue implements Queue {
     request: { readonly after?: string; readonly limit?: number; readonly prefix?: string } = {},
   ): Promise<TopicPage> {
     return this.#run(async (session) => {
-      const here = session.inspector.topics(request);
+      const here = await session.inspector.topics(request);
       const limit = request.limit ?? 100;
       const pages = await Promise.all(
         session.holdings.others
@@ -596,28 +603,18 @@ export class LocalQueue implements Queue {
   // ── the server ────────────────────────────────────────────────────────────────────────────────────────────────
 
   status(): QueueStatus {
-    const counts = { ready: 0, delayed: 0, leased: 0, dead: 0 };
-    let activeTopics = 0;
-    let oldest = Number.POSITIVE_INFINITY;
-    for (const topic of this.#session?.engine.book.all() ?? []) {
-      if (!topic.tenure.holds) continue;
-      activeTopics++;
-      oldest = Math.min(oldest, topic.readySince ?? oldest);
-      const some = topic.counts();
-      counts.ready += some.ready;
-      counts.delayed += some.delayed;
-      counts.leased += some.leased;
-      counts.dead += some.dead;
-    }
+    const session = this.#session;
+    const { topics = 0, ...counts } = session?.engine.book.totals() ?? { ready: 0, delayed: 0, leased: 0, dead: 0 };
+    const oldest = session?.survey.readySince() ?? null;
     const { unknown, ...counted } = this.#counters;
     return {
       startedAt: this.#startedAt,
       store: this.#store?.description ?? 'not reached yet',
-      activeTopics,
+      activeTopics: topics,
       shards: { held: this.#session?.holdings.held.length ?? 0, of: this.#store?.meta.shards ?? 0 },
       servers: 1 + (this.#session?.holdings.others.length ?? 0),
       ...counts,
-      oldestReadyMs: Number.isFinite(oldest) ? Math.max(0, this.#env.now() - oldest) : null,
+      oldestReadyMs: oldest === null ? null : Math.max(0, this.#env.now() - oldest),
       waiting: this.#dispatcher?.waiting ?? 0,
       ...counted,
       unknown: { ...unknown },
@@ -626,34 +623,52 @@ export class LocalQueue implements Queue {
   }
 
   measures(): QueueMeasures {
-    this.#measures.scannerLateSeconds = (this.#session?.scanner.lateBy(this.#env.now()) ?? 0) / 1000;
+    this.#measures.scannerLateSeconds = (this.#session?.scanner.lateBy() ?? 0) / 1000;
     return this.#measures;
   }
 
-  /** Leases that are open in the shards held here, whoever gave them out: what `status().leased` adds up topic by topic. */
+  /** Leases that are open in the shards held here, whoever gave them out. */
   get leasesHeld(): number {
-    let leases = 0;
-    for (const tenure of this.#session?.engine.book.tenures ?? []) if (tenure.holds) leases += tenure.leases;
-    return leases;
+    return this.#session?.engine.book.totals().leased ?? 0;
+  }
+
+  busiest(): Promise<readonly BusyTopic[]> {
+    return this.#run(({ inspector }) => inspector.busiest());
   }
 
   async readiness(): Promise<Readiness> {
     if (this.#stopped !== null) return { ready: false, reasons: ['the server is shutting down'] };
     if (this.#store === null || this.#session === null) return { ready: false, reasons: [this.#unreached] };
+    const { scanner, holdings, neighbours } = this.#session;
     const reasons: string[] = [];
-    try {
-      await this.#store.ping();
-    } catch (error) {
-      reasons.push(`the store does not answer: ${reasonOf(error)}`);
-    }
+    const silence = await this.#silenceOf(this.#store);
+    if (silence !== null) reasons.push(`the store does not answer: ${silence}`);
     if (this.#joining > 0) reasons.push('what this server is to hand out is being loaded');
-    const late = this.#session.scanner.lateBy(this.#env.now());
-    if (late > SCANNER_LATE_MS) reasons.push(`the completion scanner is ${Math.round(late / 1000)} s late`);
-    const silent = this.#env.monotonic() - this.#session.holdings.lastAnswerAt;
-    if (silent > STORE_LATE_MS && !this.#store.exclusive) {
-      reasons.push(`this server's beat was last raised ${Math.round(silent / 1000)} s ago`);
+    const late = scanner.lateBy();
+    if (late > SCANNER_LATE_MS) reasons.push(`the completion scanner is ${inSeconds(late)} late`);
+    if (!this.#store.exclusive) {
+      const now = this.#env.monotonic();
+      const last: readonly (readonly [number, number, string])[] = [
+        [holdings.lastBeatAt, BEAT_LATE_MS, "this server's beat was last raised"],
+        [holdings.lastAnswerAt, NEIGHBOURS_LATE_MS, 'which servers there are, and what they hold, was last read'],
+        [neighbours.lastFollowedAt, BELL_LATE_MS, 'what other servers put here was last looked for'],
+        [neighbours.lastRefreshedAt, SETTINGS_LATE_MS, 'settings of topics of other servers were last read'],
+      ];
+      for (const [at, mayBe, what] of last) {
+        if (now - at > mayBe) reasons.push(`${what} ${inSeconds(now - at)} ago`);
+      }
     }
     return { ready: reasons.length === 0, reasons };
+  }
+
+  /** Why a store does not say that it is there; null: it does. */
+  async #silenceOf(store: Store): Promise<string | null> {
+    let cancel = (): void => {};
+    const late = new Promise<string>((resolve) => {
+      cancel = this.#env.timer(PING_MS, () => resolve(`not within ${inSeconds(PING_MS)}`));
+    });
+    const ping = store.ping().then(() => null, reasonOf);
+    return Promise.race([ping, late]).finally(cancel);
   }
 
   stop(): Promise<void> {
@@ -747,6 +762,8 @@ function holdersOf({ holdings, engine: { book } }: Session): ConstructorParamete
 }
 
 const topicOf = (session: Session, name: string): Promise<Topic> => session.engine.book.topic(checkTopic(name));
+
+const inSeconds = (ms: number): string => `${Math.round(ms / 1000)} s`;
 
 const isSettled = ({ place, head }: Located): boolean =>
   isFinal(head.status) || (place.tier === DEAD_TIER && !isSlotTopic(place.topic));

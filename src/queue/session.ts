@@ -22,13 +22,16 @@ import type { Measures } from './measures.ts';
 import { Messages } from './messages.ts';
 import { asPending, Mover } from './move.ts';
 import type { Hint, Transport } from './peers.ts';
+import { Quotas } from './quotas.ts';
 import { Rescheduler } from './reschedule.ts';
 import { Schedules } from './schedules.ts';
 import { Settler } from './settle.ts';
+import { Survey } from './survey.ts';
 import type { Tenure } from './tenure.ts';
 import { type Topic, TopicBook } from './topics.ts';
 import { Waits } from './waits.ts';
 import { Explainer } from './why.ts';
+import { Workers } from './workers.ts';
 
 /** Shards, and logs of each, that are loaded at the same time. */
 const SHARDS_AT_ONCE = 32;
@@ -60,11 +63,13 @@ export class Session {
   readonly scanner: Scanner;
   readonly waits: Waits;
   readonly locator: Locator;
+  readonly quotas: Quotas;
   readonly enqueuer: Enqueuer;
   readonly leaser: Leaser;
   readonly settler: Settler;
   readonly rescheduler: Rescheduler;
   readonly manager: Manager;
+  readonly survey: Survey;
   readonly inspector: Inspector;
   readonly explainer: Explainer;
   readonly schedules: Schedules;
@@ -120,14 +125,17 @@ export class Session {
     );
     this.locator = new Locator(this.engine, this.#mover);
     this.rescheduler = new Rescheduler(this.engine, this.#mover, this.locator);
-    this.enqueuer = new Enqueuer(this.engine, this.locator, this.rescheduler);
+    this.quotas = new Quotas(this.engine, (name) => this.neighbours.askWaiting(name));
+    this.enqueuer = new Enqueuer(this.engine, this.locator, this.rescheduler, this.quotas);
     this.schedules = new Schedules(this.engine, this.enqueuer, () => this.neighbours.passedOn());
     this.scheduleRunner = new ScheduleRunner(this.engine, this.schedules);
     this.settler = new Settler(this.engine, this.#mover);
     this.manager = new Manager(this.engine, this.#mover, claimer, this.locator);
-    this.inspector = new Inspector(this.engine);
+    const workers = new Workers();
+    this.survey = new Survey(book, env);
+    this.inspector = new Inspector(this.engine, this.survey, this.ring, workers);
     this.explainer = new Explainer(this.engine, this.locator, this.inspector);
-    this.leaser = new Leaser(this.engine, this.ring, claimer);
+    this.leaser = new Leaser(this.engine, this.ring, claimer, workers);
     book.takeTurn = (log) => this.neighbours.takeTurn(log);
     book.onAppended = (log, appended) => {
       // Told of the log itself: the topic that is known here may have been let go of, and loaded anew, meanwhile.
@@ -176,6 +184,7 @@ export class Session {
     this.#stopped = true;
     for (const cancel of this.#cancels.values()) cancel();
     this.ring.stop();
+    this.survey.stop();
     const parts = [this.scanner, this.#timers, this.#counter, this.scheduleRunner];
     await Promise.all([...parts.map((part) => part.stop()), ...this.#background]);
     await this.neighbours.stop();

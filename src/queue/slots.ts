@@ -24,6 +24,14 @@ interface Range {
 /** What a slot has to know of its log. */
 interface Tailed {
   readonly nextId: number;
+  readonly averageBytes: number;
+}
+
+/** A topic in memory whose count is kept. */
+interface Counted {
+  delayed: number;
+  /** Whether bytes are kept as well. */
+  readonly hasByteQuota: boolean;
 }
 
 /** A slot of delayed tasks as known in one tenure of its shard; `L` is the log of one. */
@@ -109,14 +117,21 @@ export class Slot<L extends Tailed> {
     );
   }
 
-  /** Counts tasks of a topic that wait in it: so many more, or fewer. */
-  add(topic: string, by: number): void {
-    this.#slots.add(this, topic, by);
+  /**
+   * Counts tasks of a topic that wait in it: so many more, or fewer.
+   * @param bytes of these, at or above 0; null: they are not known
+   */
+  add(topic: string, by: number, bytes: number | null = null): void {
+    this.#slots.add(this, topic, by, bytes);
   }
 
   /** Counts tasks of a topic that were put into it; those in ranges that are to be looked at are counted there. */
-  arrived(topic: string, ids: readonly number[]): void {
-    this.add(topic, this.isCounted ? ids.length : ids.filter((id) => this.counts(id)).length);
+  arrived(topic: string, ids: readonly number[], bytes: number | null = null): void {
+    if (this.isCounted) this.add(topic, ids.length, bytes);
+    else {
+      const counted = ids.filter((id) => this.counts(id)).length;
+      this.add(topic, counted, bytes === null ? null : (bytes * counted) / Math.max(1, ids.length));
+    }
   }
 
   /** Nothing waits in it any more, whatever was counted; returns the topics whose count was wrong. */
@@ -160,18 +175,21 @@ export class Slot<L extends Tailed> {
 /** The slots of delayed tasks of a shard that are known in one tenure of it, and what waits in them. */
 export class Slots<L extends Tailed> {
   readonly tenure: Tenure;
-  readonly #topics: ReadonlyMap<string, { delayed: number }>;
+  readonly #topics: ReadonlyMap<string, Counted>;
   readonly #onUncounted: (slot: Slot<L>) => void;
   readonly #slots = new Map<string, Slot<L>>();
   readonly #uncounted = new Set<Slot<L>>();
   /** How many tasks of each topic wait in all slots. */
   readonly #delayed = new Map<string, number>();
+  /** Bytes of them, of topics with a quota of bytes. */
+  readonly #bytes = new Map<string, number>();
+  #total = 0;
 
   /**
    * @param topics those in memory, whose counts are kept
    * @param onUncounted called with a slot of which something has to be counted by a look
    */
-  constructor(tenure: Tenure, topics: ReadonlyMap<string, { delayed: number }>, onUncounted: (slot: Slot<L>) => void) {
+  constructor(tenure: Tenure, topics: ReadonlyMap<string, Counted>, onUncounted: (slot: Slot<L>) => void) {
     this.tenure = tenure;
     this.#topics = topics;
     this.#onUncounted = onUncounted;
@@ -215,6 +233,11 @@ export class Slots<L extends Tailed> {
     return true;
   }
 
+  /** How many tasks wait in all of them, as far as they were counted. */
+  get total(): number {
+    return Math.max(0, this.#total);
+  }
+
   /** How many tasks of a topic wait, as far as they were counted. */
   delayedOf(topic: string): number {
     return this.#delayed.get(topic) ?? 0;
@@ -228,13 +251,35 @@ export class Slots<L extends Tailed> {
     });
   }
 
+  /** Bytes of the tasks of a topic that wait, as far as they were counted; null: they are not kept. */
+  bytesOf(topic: string): number | null {
+    return this.#topics.get(topic)?.hasByteQuota ? (this.#bytes.get(topic) ?? null) : null;
+  }
+
+  /** They were measured. */
+  setBytes(topic: string, bytes: number): void {
+    this.#bytes.set(topic, bytes);
+  }
+
   /** Counts tasks of a topic that wait in a slot: so many more, or fewer. */
-  add(slot: Slot<L>, topic: string, by: number): void {
+  add(slot: Slot<L>, topic: string, by: number, bytes: number | null): void {
     if (by === 0 || slot.gone) return;
+    const before = this.delayedOf(topic);
     addTo(slot.waiting, topic, by);
     addTo(this.#delayed, topic, by);
+    this.#total += by;
     const known = this.#topics.get(topic);
-    if (known !== undefined) known.delayed += by;
+    if (known === undefined) return;
+    known.delayed += by;
+    if (!known.hasByteQuota || before + by <= 0) {
+      this.#bytes.delete(topic);
+      return;
+    }
+    // What is not known is taken for as large as those that wait are on average, or what else is in the slot.
+    const average = slot.log?.averageBytes ?? 0;
+    const kept = this.#bytes.get(topic) ?? Math.max(0, before) * average;
+    const mean = before > 0 ? kept / before : average;
+    this.#bytes.set(topic, Math.max(0, kept + Math.sign(by) * (bytes ?? Math.abs(by) * mean)));
   }
 
   /** Lets go of a slot: nothing is in it. */

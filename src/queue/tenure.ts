@@ -1,3 +1,5 @@
+import { Totals } from './totals.ts';
+
 /**
  * The time in which this server schedules a shard under one term, or in which it doesn't. With each change the state in
  * memory of the shard's topics begins anew. What is under way in one that ended finishes by itself; its writes are
@@ -10,8 +12,7 @@ export class Tenure {
   /** All that may hold work is loaded: only then something is handed out. */
   isLoaded = false;
   ended = false;
-  /** Leases that are open in its logs, while this server schedules the shard. */
-  leases = 0;
+  readonly totals = new Totals();
   /** When it began, in milliseconds since 1970. */
   readonly beganAt: number;
 

@@ -202,6 +202,10 @@ export class Topic {
     return { ready, delayed, leased: this.inFlight, dead: this.logs.get(DEAD_TIER)?.ready ?? 0 };
   }
 
+  get hasByteQuota(): boolean {
+    return this.settings.maxWaitingBytes !== null;
+  }
+
   /** Nothing is in it, as far as is known here. */
   get isIdle(): boolean {
     return this.delayed === 0 && this.moving === 0 && this.logs.size === 0 && !this.claiming;
@@ -293,6 +297,21 @@ export class TopicBook {
     return { before, tenure };
   }
 
+  /** Bytes of what waits in a topic: as they are kept where it has a quota of them, else estimated. */
+  waitingBytes(topic: Topic): number {
+    let sum = 0;
+    for (const log of topic.logs) {
+      if (!log.isDead) sum += log.waitingBytes ?? Math.round(log.ready * log.averageBytes);
+    }
+    const slots = this.slotsOf(topic.tenure);
+    const delayed = slots.bytesOf(topic.name);
+    if (delayed !== null) return sum + Math.round(delayed);
+    for (const [slot, count] of topic.delayed > 0 ? slots.holding(topic.name) : []) {
+      sum += Math.round(count * (slot.log?.averageBytes ?? 0));
+    }
+    return sum;
+  }
+
   /** A topic that is in memory. */
   peek(name: string): Topic | undefined {
     const topic = this.#shelf(this.tenureOf(name)).topics.get(name);
@@ -304,10 +323,27 @@ export class TopicBook {
     for (const tenure of this.#tenures) yield* this.topicsOf(tenure);
   }
 
+  /** Of the shards that this server schedules. */
+  *held(): Generator<Topic> {
+    for (const tenure of this.#tenures) if (tenure.holds) yield* this.topicsOf(tenure);
+  }
+
+  /** Topics in memory of the shards that this server schedules, and how many of their tasks are where; as it is counted. */
+  totals(): { topics: number; ready: number; delayed: number; leased: number; dead: number } {
+    const sum = { topics: 0, ready: 0, delayed: 0, leased: 0, dead: 0 };
+    for (const tenure of this.#tenures) {
+      if (!tenure.holds) continue;
+      sum.topics += this.#shelf(tenure).topics.size;
+      sum.ready += tenure.totals.ready;
+      sum.delayed += this.slotsOf(tenure).total;
+      sum.leased += tenure.totals.leased;
+      sum.dead += tenure.totals.dead;
+    }
+    return sum;
+  }
+
   get size(): number {
-    let size = 0;
-    for (const tenure of this.#tenures) size += this.#shelf(tenure).topics.size;
-    return size;
+    return this.totals().topics;
   }
 
   async topic(name: string): Promise<Topic> {
@@ -375,7 +411,12 @@ export class TopicBook {
       if (wasLeased) topic?.hadLease(monotonicAt(this.#env, tenure.beganAt));
     }
     log.touchedAt = this.#env.now();
-    await this.onLoad(log, topic);
+    try {
+      await this.onLoad(log, topic);
+    } catch (error) {
+      this.#uncount(log);
+      throw error;
+    }
     if (topic === null) {
       log.slot = this.#shelf(tenure).slots.of(address);
       log.slot.attach(log);
@@ -463,8 +504,15 @@ export class TopicBook {
     const topic = topics.get(log.address.topic);
     // Another one may stand in its place by now.
     if (topic?.logs.get(log.address.tier) !== log) return;
+    this.#uncount(log);
     topic.logs.delete(log.address.tier);
     if (topic.logs.size === 0) maybeIdle.add(topic);
+  }
+
+  /** It is let go of, or never came to be: nothing in it counts. */
+  #uncount(log: Log): void {
+    log.ready = 0;
+    log.forgetOpen();
   }
 
   /** Lets go of topics in which nothing is, and that nobody who looked them up can still be busy with. */

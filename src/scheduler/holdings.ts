@@ -84,7 +84,7 @@ export class Holdings {
   /** No turn of the timer's is under way. */
   #rested = true;
   #stopped = false;
-  /** When the store last answered, by the monotonic clock. */
+  /** When it was last known which servers there are, and what each holds, by the monotonic clock. */
   lastAnswerAt: number;
 
   constructor(store: Store, env: Environment, logger: QueueLogger, self: Self, holds: boolean, events: HoldingEvents) {
@@ -100,6 +100,11 @@ export class Holdings {
 
   get id(): string {
     return this.#self.id;
+  }
+
+  /** When the last beat that was answered was sent, by which this server's shards are renewed; by the monotonic clock. */
+  get lastBeatAt(): number {
+    return this.#beatAt;
   }
 
   /** The term under which this server holds a shard now; null where it doesn't, or may not count on it any more. */

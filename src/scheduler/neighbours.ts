@@ -21,6 +21,7 @@ import {
   type Transport,
   unlessUnreachable,
 } from '../queue/peers.ts';
+import type { Waiting } from '../queue/quotas.ts';
 import type { ActivityRow, NodeRow } from '../store/store.ts';
 import type { ActivityIndex } from './activity.ts';
 import { emptyMinute, heardSince, oldMinute, ringBell } from './bell.ts';
@@ -67,6 +68,9 @@ export class Neighbours {
   #gathered: Deferred | null = null;
   readonly #tellings = new Set<Promise<boolean>>();
   #telling = false;
+  /** When the bell was last listened to, and settings read again, with success; by the monotonic clock. */
+  lastFollowedAt: number;
+  lastRefreshedAt: number;
   #stopped = false;
   #emptied = -1;
 
@@ -84,12 +88,20 @@ export class Neighbours {
     this.#transport = transport;
     this.#scanner = scanner;
     this.#noteSlot = noteSlot;
+    this.lastFollowedAt = this.lastRefreshedAt = engine.env.monotonic();
   }
 
   start(): void {
     if (this.#engine.store.exclusive) return;
-    this.#every(FOLLOW_EVERY_MS, () => this.#follow());
-    this.#every(REFRESH_EVERY_MS, () => this.#refresh());
+    const { env } = this.#engine;
+    this.#every(FOLLOW_EVERY_MS, async () => {
+      await this.#follow();
+      this.lastFollowedAt = env.monotonic();
+    });
+    this.#every(REFRESH_EVERY_MS, async () => {
+      await this.#refresh();
+      this.lastRefreshedAt = env.monotonic();
+    });
   }
 
   /** Tells what is left to tell, and ends. */
@@ -256,6 +268,14 @@ export class Neighbours {
     const answer = await this.#ask(holder, 'turn', address).catch(() => null);
     if (answer?.period !== undefined) log.recordedPeriod = Math.max(log.recordedPeriod, answer.period);
     return answer?.end ?? null;
+  }
+
+  /** Asks whoever schedules a topic what waits in it; null: that cannot be told now. */
+  async askWaiting(topic: string): Promise<Waiting | null> {
+    const holder = this.#holdings.holderOf(this.#engine.book.tenureOf(topic).shard);
+    if (holder?.address == null) return null;
+    const answer = await this.#ask(holder, 'call', { method: 'waiting', topic, args: [] }).catch(() => null);
+    return (answer?.value ?? null) as Waiting | null;
   }
 
   /** Another server is to put something into a log of a shard that is held here. */

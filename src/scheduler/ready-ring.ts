@@ -47,6 +47,15 @@ export class ReadyRing {
     return this.#waiters().size;
   }
 
+  /** Lease calls that wait for a topic, among others. */
+  waitingFor(topic: string): readonly CheckedLease[] {
+    const byName = [...(this.#waitersByName.get(topic) ?? [])];
+    const byPrefix = [...this.#waitersByPrefix].filter(
+      (waiter) => !byName.includes(waiter) && waiter.request.prefixes.some((text) => topic.startsWith(text)),
+    );
+    return [...byName, ...byPrefix].map(({ request }) => request);
+  }
+
   /** Looks at a topic again: something came up in it, or its gate may have changed. */
   offer(topic: Topic): void {
     // What is told late of a former tenure is no business of the one that has begun since.

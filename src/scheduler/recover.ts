@@ -2,9 +2,10 @@
  * What is read when a log becomes active here: what is open between its cursors, what is in flight, when the newest
  * lease was handed out. Nothing of it is known from before: it may have been another process's.
  */
+import { ANSWER_BYTES } from '../core/bounds.ts';
 import { isPurged } from '../core/claim.ts';
-import type { EntryHead } from '../core/entry.ts';
-import { entriesEnd, segmentEnd, segmentOf } from '../core/log.ts';
+import { bytesOf, type EntryHead } from '../core/entry.ts';
+import { entriesEnd, segmentEnd, segmentOf, segmentStart } from '../core/log.ts';
 import { mustBeChecked } from '../core/scan.ts';
 import type { Engine } from '../queue/engine.ts';
 import { monotonicAt } from '../queue/environment.ts';
@@ -32,11 +33,14 @@ async function recoverTier(engine: Engine, log: Log, topic: Topic): Promise<void
   await openBetween(engine, log, topic, log.completion, log.scan);
   // What was not counted may have been purged, or have expired: it is swept and looked through soon.
   log.sweep = topic.settings.purgedAt !== null;
-  if (log.unscanned > COUNTED) {
+  // A quota rests on the counts.
+  const counted = topic.settings.maxWaiting === null ? COUNTED : Number.POSITIVE_INFINITY;
+  if (topic.settings.maxWaitingBytes !== null) await measureWaiting(engine, log);
+  if (log.unscanned > counted) {
     log.expiresAt = engine.env.now();
     for await (const head of heads(engine, log, log.scan, log.scan + 1)) log.readySince = head.placedAt;
   }
-  if (log.unscanned > 0 && log.unscanned <= COUNTED) {
+  if (log.unscanned > 0 && log.unscanned <= counted) {
     const interrupted: EntryHead[] = [];
     let readySince = Number.POSITIVE_INFINITY;
     log.ready = 0;
@@ -59,12 +63,55 @@ async function recoverTier(engine: Engine, log: Log, topic: Topic): Promise<void
 /** Counts anew what is ready from the scan cursor on. */
 export async function recountReady(engine: Engine, log: Log, topic: Topic): Promise<void> {
   let ready = 0;
-  const end = Math.min(log.nextId, log.scan + COUNTED);
+  const end = topic.settings.maxWaiting === null ? Math.min(log.nextId, log.scan + COUNTED) : log.nextId;
   for await (const head of heads(engine, log, log.scan, end)) if (counts(head, topic)) ready++;
   if (ready > log.ready) log.ready = ready;
 }
 
-/** The same for dead letters, of which others may have redriven some. */
+/**
+ * Counts anew what waits from the scan cursor on: final entries may stand there that were never taken off. Nothing may be
+ * claimed meanwhile; what is put there meanwhile is added.
+ */
+export async function recountWaiting(engine: Engine, log: Log, topic: Topic): Promise<void> {
+  const before = log.ready;
+  let waiting = 0;
+  for await (const head of heads(engine, log, log.scan, log.nextId)) {
+    if (counts(head, topic) || (head.status === 'pending' && log.countsEarly(head.id))) waiting++;
+  }
+  log.ready = waiting + Math.max(0, log.ready - before);
+}
+
+/**
+ * Measures what stands from the scan cursor on. Of the cursor's segment, which is begun, entries are read; how much is in
+ * those behind it their headers say. What is put there meanwhile is added as it is; nothing may be claimed meanwhile.
+ */
+export async function measureWaiting({ store }: Engine, log: Log): Promise<void> {
+  const size = store.meta.segmentSize;
+  const { end, scan } = log;
+  log.keepWaitingBytes();
+  if (end === null) return;
+  const first = segmentOf(scan, size);
+  let bytes = 0;
+  for (let segment = first; segment <= end.segment; segment++) {
+    const isLast = segment === end.segment;
+    const header = isLast ? null : await store.readSegment(log.address, segment);
+    if (segment > first || scan === segmentStart(segment, size)) {
+      bytes += isLast ? end.bytes : (header?.bytes ?? 0);
+      continue;
+    }
+    const stop = isLast ? (end.next ?? scan) : header === null ? scan : entriesEnd(header);
+    for (let at = scan; at < stop; ) {
+      const limit = Math.max(1, Math.min(HEADS_PER_PAGE, Math.floor(ANSWER_BYTES / Math.max(1, log.averageBytes))));
+      const page = await store.readEntries({ log: log.address, from: at, to: stop, limit });
+      bytes += bytesOf(page);
+      if (page.length < limit) break;
+      at = page.at(-1)!.id + 1;
+    }
+  }
+  log.addWaitingBytes(bytes);
+}
+
+/** Counts anew the dead letters, of which others may have redriven some. */
 export async function recountDead(engine: Engine, log: Log, topic: Topic): Promise<void> {
   // What comes or goes meanwhile is counted as it does; then it is counted anew.
   for (let tries = 0; tries < RECOUNTS; tries++) {

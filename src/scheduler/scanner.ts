@@ -58,8 +58,10 @@ export class Scanner {
   readonly #mover: Mover;
   readonly #claimer: Claimer;
   readonly #alarms: AlarmClock<Log>;
-  /** Logs whose pass is due, and since when. */
-  readonly #waiting = new Map<Log, number>();
+  /** Logs whose pass is due. */
+  readonly #waiting = new Set<Log>();
+  /** Logs of which no pass has ended well since one was due, and since when by the monotonic clock; the oldest first. */
+  readonly #dueSince = new Map<Log, number>();
   readonly #passing = new Map<Log, Promise<void>>();
   readonly #passedAt = new WeakMap<Log, number>();
   readonly #onIdle: (log: Log) => void;
@@ -74,8 +76,11 @@ export class Scanner {
     this.#claimer = claimer;
     this.#onIdle = onIdle;
     this.#alarms = new AlarmClock(engine.env, (logs) => {
-      const now = engine.env.now();
-      for (const log of logs) if (!this.#waiting.has(log)) this.#waiting.set(log, now);
+      const now = engine.env.monotonic();
+      for (const log of logs) {
+        this.#waiting.add(log);
+        if (!this.#dueSince.has(log)) this.#dueSince.set(log, now);
+      }
       this.#next();
     });
   }
@@ -91,10 +96,10 @@ export class Scanner {
     for (const open of log.open.values()) open.until = 0;
   }
 
-  /** For how long the pass of some log has been due, in milliseconds. */
-  lateBy(now: number): number {
-    const oldest = this.#waiting.values().next();
-    return oldest.done ? 0 : now - oldest.value;
+  /** For how long some log has waited for a pass that ends well, in milliseconds: one that hangs, or fails, does not. */
+  lateBy(): number {
+    const oldest = this.#dueSince.values().next();
+    return oldest.done ? 0 : this.#engine.env.monotonic() - oldest.value;
   }
 
   /** Passes a log now, and answers when that is done. */
@@ -111,7 +116,7 @@ export class Scanner {
   }
 
   #next(): void {
-    for (const log of this.#waiting.keys()) {
+    for (const log of this.#waiting) {
       if (this.#passing.size >= PASSES_AT_ONCE || this.#stopped) return;
       if (this.#passing.has(log)) continue;
       this.#waiting.delete(log);
@@ -134,6 +139,9 @@ export class Scanner {
     try {
       await measured(measures.scannerPasses, env.monotonic, () => this.#pass(log));
       this.lastPassAt = env.now();
+      this.#dueSince.delete(log);
+      // It fell due again meanwhile.
+      if (this.#waiting.has(log)) this.#dueSince.set(log, env.monotonic());
     } catch (error) {
       if (!this.#stopped)
         logger.warn({ err: error, tier: log.address.tier }, 'a scanner pass failed; it is tried again');

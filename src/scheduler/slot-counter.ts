@@ -7,9 +7,10 @@ import { isPurged } from '../core/claim.ts';
 import type { EntryHead } from '../core/entry.ts';
 import { entriesEnd, segmentEnd, segmentOf } from '../core/log.ts';
 import type { Engine } from '../queue/engine.ts';
-import { readHeadsByIds } from '../queue/locate.ts';
+import { readHeadsByIds, sizesOf } from '../queue/locate.ts';
 import type { TimeSlot } from '../queue/log.ts';
 import { asPending, type Mover } from '../queue/move.ts';
+import type { Topic } from '../queue/topics.ts';
 import { readSlotHeads } from './slot-heads.ts';
 import { Turns } from './turns.ts';
 
@@ -17,6 +18,31 @@ const SLOTS_AT_ONCE = 2;
 const RETRY_MS = 1_000;
 /** So long an entry that is on its way into a slot is left to whoever moves it, in milliseconds. */
 const ARRIVES_WITHIN_MS = 500;
+
+/** A topic got a quota of bytes: what of it waits in slots is measured. What comes or goes meanwhile may be missed. */
+export async function measureDelayed({ store, book }: Engine, topic: Topic): Promise<void> {
+  const slots = book.slotsOf(topic.tenure);
+  let bytes = 0;
+  for (const [{ address, log }] of slots.holding(topic.name)) {
+    const size = store.meta.segmentSize;
+    const { nextId } = log ?? (await book.log(address));
+    for (let at = 0; at < nextId; ) {
+      const end = Math.min(nextId, segmentEnd(segmentOf(at, size), size));
+      const { heads, next } = await readSlotHeads(store, address, at, end);
+      const waiting = heads.filter(
+        (head) => head.target === topic.name && head.status === 'ready' && !isPurged(head, topic.settings.purgedAt),
+      );
+      const sizes = await sizesOf(
+        store,
+        address,
+        waiting.map(({ id }) => id),
+      );
+      for (const one of sizes.values()) bytes += one;
+      at = next;
+    }
+  }
+  slots.setBytes(topic.name, bytes);
+}
 
 export class SlotCounter {
   readonly #engine: Engine;
@@ -81,21 +107,24 @@ export class SlotCounter {
     added: () => void,
   ): Promise<void> {
     const { book } = this.#engine;
-    const settings = new Map<string, { readonly purgedAt: number | null }>();
-    for (const { target } of heads) {
-      if (target !== null && !settings.has(target)) {
-        settings.set(target, (await book.topicIn(slot.tenure, target)).settings);
-      }
+    const topics = new Map<string, Topic>();
+    const toBeMeasured: number[] = [];
+    for (const { id, target, status } of heads) {
+      if (target === null) continue;
+      if (!topics.has(target)) topics.set(target, await book.topicIn(slot.tenure, target));
+      if (topics.get(target)!.hasByteQuota && status === 'ready') toBeMeasured.push(id);
     }
+    const sizes = await sizesOf(this.#engine.store, slot.address, toBeMeasured);
     // Nothing comes in between any more.
-    const found = new Map<string, number>();
+    const found = new Map<string, { count: number; bytes: number }>();
     for (const { id, target, status, enqueuedAt } of heads) {
       if (target === null || !isAsked(id)) continue;
       if (status === 'pending') slot.arriving.add(id);
-      if (status !== 'ready' || isPurged({ enqueuedAt }, settings.get(target)!.purgedAt)) continue;
-      found.set(target, (found.get(target) ?? 0) + 1);
+      if (status !== 'ready' || isPurged({ enqueuedAt }, topics.get(target)!.settings.purgedAt)) continue;
+      const { count, bytes } = found.get(target) ?? { count: 0, bytes: 0 };
+      found.set(target, { count: count + 1, bytes: bytes + (sizes.get(id) ?? 0) });
     }
-    for (const [name, count] of found) slot.add(name, count);
+    for (const [name, { count, bytes }] of found) slot.add(name, count, bytes);
     added();
   }
 

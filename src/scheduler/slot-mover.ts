@@ -1,6 +1,13 @@
 import { ANSWER_BYTES, BATCH_ENTRIES } from '../core/bounds.ts';
 import { isExpired, isPurged } from '../core/claim.ts';
-import { type Entry, type EntryChange, type EntryHead, FINAL_VERSION, type LogAddress } from '../core/entry.ts';
+import {
+  type Entry,
+  type EntryChange,
+  type EntryHead,
+  entryBytes,
+  FINAL_VERSION,
+  type LogAddress,
+} from '../core/entry.ts';
 import { isFarTopic, logKey, nearLogOf } from '../core/log.ts';
 import { tierOf } from '../core/priority.ts';
 import type { Engine } from '../queue/engine.ts';
@@ -194,7 +201,7 @@ export class SlotMover {
     for (const ending of ended) {
       const { entry, status } = ending;
       // Purged ones were taken off when they were purged.
-      if (counted.has(ending) && status === 'expired') log.slot!.add(topic.name, -1);
+      if (counted.has(ending) && status === 'expired') log.slot!.add(topic.name, -1, entryBytes(entry));
       if (status === 'expired') counters.expired++;
       log.slot!.keepUntil = Math.max(log.slot!.keepUntil, now + topic.settings.retentionMs);
       signals.settled(entry.uid);

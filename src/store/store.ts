@@ -204,6 +204,8 @@ export interface Store {
   readonly exclusive: boolean;
   /** The database's clock as known here, milliseconds since 1970; never goes back. It is the one that all servers share. */
   now(): number;
+  /** It holds as much as it may: nothing new is to be put into it, while what it has goes on. Costs next to nothing. */
+  isFull(): boolean;
   /** Answers once the store could be reached. */
   ping(): Promise<void>;
   /** Finishes what was begun and lets go of the database. Idempotent. */

@@ -260,6 +260,10 @@ export class TestQueue implements Queue {
     return this.#queue.measures();
   }
 
+  busiest() {
+    return this.#queue.busiest();
+  }
+
   readiness() {
     return this.#queue.readiness();
   }

@@ -112,9 +112,55 @@ describe('server settings', () => {
       maxMemoryBytes: 4 * 1024 ** 3,
       maxTasks: 100_000,
       maxConnections: 1_024,
+      maxStoreBytes: null,
+      statusListen: 'main',
       logLevel: 'info',
       migrate: true,
     });
+  });
+
+  it.each([
+    ['64m', 64 * 1024 ** 2],
+    [' 20G ', 20 * 1024 ** 3],
+    ['1048576', 1024 ** 2],
+    ['1048576b', 1024 ** 2],
+  ])('bound a store by %j', (text, bytes) => {
+    expect(readServerSettings({}, { EBBMARK_MAX_STORE_BYTES: text }).maxStoreBytes).toBe(bytes);
+  });
+
+  it.each(['0', '1023k', '-1g', '+1g', '1.5g', '1 g', '1t', 'g', '9999999999999999g', '1e9', 'none'])(
+    'refuse to bound a store by %j',
+    (text) => {
+      expect(faultsOf({}, { EBBMARK_MAX_STORE_BYTES: text })).toEqual([
+        `EBBMARK_MAX_STORE_BYTES: ${JSON.stringify(text)} is not a size of 1m or more; for example: 20g`,
+      ]);
+    },
+  );
+
+  it('refuse to bound a cluster', () => {
+    const [fault] = faultsOf({ maxStoreBytes: '1g' }, { EBBMARK_STORE: 'cassandra://127.0.0.1/k' });
+    expect(fault).toMatch(
+      /^--max-store-bytes: 1073741824 bytes is not for cassandra: only a SQLite store has this bound/,
+    );
+  });
+
+  it.each([
+    ['main', 'main'],
+    ['off', 'off'],
+    ['127.0.0.1:9001', { host: '127.0.0.1', port: 9001, loopback: true }],
+    ['[::1]:0', { host: '::1', port: 0, loopback: true }],
+  ])('put the status page to %j', (text, value) => {
+    expect(readServerSettings({}, { EBBMARK_STATUS_LISTEN: text }).statusListen).toEqual(value);
+  });
+
+  it.each([
+    ['on', 'is not main, off, or HOST:PORT'],
+    ['9001', 'is not main, off, or HOST:PORT'],
+    ['127.0.0.1:70000', 'is not main, off, or HOST:PORT'],
+    ['0.0.0.0:9001', 'is not a loopback address: anyone who reaches the port could read names of topics'],
+    ['127.0.0.1:8080', 'is where the server listens; for example: main'],
+  ])('refuse to put it to %j', (text, message) => {
+    expect(faultsOf({}, { EBBMARK_STATUS_LISTEN: text })).toEqual([expect.stringContaining(message)]);
   });
 
   it('are named by the flag where they came from one', () => {

@@ -76,6 +76,44 @@ describe('ebbmark serve', () => {
     expect(leased.tasks.map((task) => task.payload)).toEqual(['SIGTERM', 'SIGKILL']);
   });
 
+  it('serves its status page apart, or nowhere', async () => {
+    const apart = await serve(['--status-listen', '127.0.0.1:0']);
+    const [, page] = await apart.until(/"url":"([^"]+)\/status"/);
+    expect(await (await fetch(`${page}/status`)).text()).toMatch(/^Ebbmark /);
+    expect((await fetch(`${apart.url}/status`)).status).toBe(404);
+    const nowhere = await serve([], { EBBMARK_STATUS_LISTEN: 'off' });
+    expect((await fetch(`${nowhere.url}/status`)).status).toBe(404);
+    const { port } = new URL(page!);
+    const third = await run([
+      'serve',
+      '--store',
+      newStore(),
+      '--status-listen',
+      `127.0.0.1:${port}`,
+      '--listen',
+      '127.0.0.1:0',
+    ]);
+    expect(third.code).toBe(1);
+    expect(third.err).toContain(`127.0.0.1:${port} is in use; choose another address for the status page`);
+    apart.child.kill('SIGTERM');
+    expect(await apart.ended).toMatchObject({ code: 0 });
+  });
+
+  it('takes nothing new into a store that is full', async () => {
+    const server = await serve([], { EBBMARK_MAX_STORE_BYTES: '1m' });
+    const tasks = Array.from({ length: 10 }, () => ({ payload: 'x'.repeat(100_000) }));
+    let answer = await post(server.url, '/v1/topics/t/tasks', { tasks });
+    while (answer.status === 201) answer = await post(server.url, '/v1/topics/t/tasks', { tasks });
+    expect(answer.status).toBe(507);
+    expect(answer.headers.get('retry-after')).toBe('30');
+    expect(await answer.json()).toMatchObject({ code: 'store-full' });
+    const leased = (await (await post(server.url, '/v1/leases', { topics: ['t'] })).json()) as {
+      tasks: { leaseId: string }[];
+    };
+    const settled = await post(server.url, '/v1/leases/settle', { ack: [{ leaseId: leased.tasks[0]!.leaseId }] });
+    expect(await settled.json()).toMatchObject({ ack: [{ ok: true }] });
+  });
+
   it('waits for a request that is on its way, but not for ever', async () => {
     const server = await serve();
     const socket = net.connect(Number(new URL(server.url).port), '127.0.0.1');

@@ -65,6 +65,7 @@ describe('what the server says of itself', () => {
     };
     const metrics = metricsOf({
       status,
+      busiest: async () => [],
       measures: () => server.queue.measures(),
       readiness: () => server.queue.readiness(),
     });

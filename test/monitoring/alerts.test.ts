@@ -5,7 +5,6 @@ import type { Tree } from '@lezer/common';
 import { parser } from '@prometheus-io/lezer-promql';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
-import { metricsOf } from '../../src/http/metrics.ts';
 import { type Family, parseMetrics, type Sample } from '../http/support/prometheus.ts';
 import { startServer } from '../http/support/server.ts';
 

@@ -99,6 +99,7 @@ export function throughADoor(store: Store) {
       if (name === 'exclusive') return false;
       if (name === 'close') return async () => {};
       if (name === 'now') return () => target.now();
+      if (name === 'isFull') return () => target.isFull();
       const member = Reflect.get(target, name) as unknown;
       if (typeof member !== 'function') return member;
       return async (...args: unknown[]) => {

@@ -57,6 +57,7 @@ export const QueueStatus = Strict({
   waiting: Count({ description: 'Lease calls that wait.' }),
   enqueued: Count(),
   deduplicated: Count(),
+  refused: Count({ description: 'Tasks that found no room in their topic, or in the store.' }),
   delivered: Count(),
   redelivered: Count(),
   succeeded: Count(),
@@ -72,10 +73,31 @@ export const QueueStatus = Strict({
   lastScanAt: Nullable(Time()),
 });
 
+const BusyTopic = Strict({
+  ...TopicPage.properties.topics.items.properties,
+  waitingBytes: Count({ description: 'Of what waits; estimated where the topic has no quota of them.' }),
+  subscribers: Count({
+    description: 'Workers that got a task of it within a minute, or wait for one.',
+  }),
+  idle: Count({ description: 'Lease calls that wait for a task of it, among others.' }),
+});
+
+const Use = Strict({ now: Count(), limit: Count() });
+const BudgetUsage = Strict({
+  connections: Use,
+  tasks: Use,
+  memory: Strict({ input: Use, rest: Use }, { description: 'Bytes.' }),
+  refused: Type.Record(Type.String(), Count(), { description: 'Requests that were refused, by why.' }),
+});
+
 /** `/status` for programs. */
 export const StatusAnswer = Strict({
   version: Type.String(),
   uptimeMs: Count(),
   queue: QueueStatus,
-  topics: TopicPage.properties.topics,
+  topics: Type.Array(BusyTopic, { description: 'The busiest, of the shards that this server schedules.' }),
+  budgets: Type.Optional(BudgetUsage),
+  logLinesDropped: Type.Optional(
+    Count({ description: 'Lines of the log that found no room, since nobody read what was written before.' }),
+  ),
 });

@@ -105,6 +105,19 @@ const settable = {
       examples: [10],
     }),
   ),
+  maxWaiting: Nullable(
+    Within(B.maxWaiting, {
+      description:
+        'Tasks that may wait, ready or delayed, before new ones are refused with `topic-full`; null: no quota. Retries, and what was put in already, are never refused.',
+      examples: [100_000],
+    }),
+  ),
+  maxWaitingBytes: Nullable(
+    Within(B.maxWaitingBytes, {
+      description: 'The same in bytes: payload, metadata and message id of each task, and 120 more; null: no quota.',
+      examples: [1_073_741_824],
+    }),
+  ),
   paused: Type.Boolean({ default: D.paused, examples: [true] }),
 };
 

@@ -32,7 +32,7 @@ export function taskRoutes(app: App, { waits }: Surroundings): void {
         operationId: 'enqueue',
         summary: 'Put one or many tasks into a topic, which needs no creation',
         description:
-          'Answers once every accepted task is on disk. A result per task, in order: look at the `id` of each. One that is refused (a payload too large or not to be stored, a priority out of range, a `runAt` too far away or beside a `delayMs`) has a null `id` and says why, and affects no other; where all are refused, the call is, with `errors` naming each. A shape that breaks the schema (a field missing, unknown or of another type, a number out of its bounds) refuses the whole call.',
+          'Answers once every accepted task is on disk. A result per task, in order: look at the `id` of each. One that is refused (a payload too large or not to be stored, a priority out of range, a `runAt` too far away or beside a `delayMs`, a topic or a store that is full) has a null `id` and says why, and affects no other; where all are refused, the call is, with `errors` naming each. A shape that breaks the schema (a field missing, unknown or of another type, a number out of its bounds) refuses the whole call.',
         tags,
         params: TopicParams,
         querystring: NoQuery,
@@ -42,7 +42,7 @@ export function taskRoutes(app: App, { waits }: Surroundings): void {
       },
       config: {
         access: { roles: ['produce'] },
-        docs: { codes: ['topic-invalid', 'payload-too-large', 'outcome-unknown'] },
+        docs: { codes: ['topic-invalid', 'payload-too-large', 'topic-full', 'store-full', 'outcome-unknown'] },
         budget: 'enqueue',
       },
     },
@@ -168,6 +168,9 @@ export function taskRoutes(app: App, { waits }: Surroundings): void {
   );
 }
 
+/** Where all tasks of a call were refused for one of these, so is the call. */
+const REFUSED_ALIKE = ['payload-too-large', 'topic-full', 'store-full'] as const;
+
 /** A caller who looks at nothing but the status must not take a refusal for a success. */
 function refuseWhereAllWereRefused(results: readonly EnqueueResult[]): void {
   const issues: TaskIssue[] = [];
@@ -177,7 +180,7 @@ function refuseWhereAllWereRefused(results: readonly EnqueueResult[]): void {
   }
   const [first] = issues;
   if (first === undefined) return;
-  const code = issues.every((issue) => issue.code === 'payload-too-large') ? 'payload-too-large' : 'invalid-input';
+  const code = REFUSED_ALIKE.find((alike) => issues.every((issue) => issue.code === alike)) ?? 'invalid-input';
   const what = issues.length === 1 ? 'The task was refused' : `All ${issues.length} tasks were refused; the first`;
   throw new QueueError(code, `${what}: ${first.message}`, issues);
 }

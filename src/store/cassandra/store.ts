@@ -153,6 +153,11 @@ export class CassandraStore implements Store {
   }
 
   /** Reads what was fixed at creation, which takes a quorum like any other read. */
+  /** How much it may hold is Cassandra's own to say. */
+  isFull() {
+    return false;
+  }
+
   async ping() {
     await this.#cluster.rows(`SELECT value FROM ${this.#cluster.keyspace}.meta WHERE name = ?`, ['segmentSize']);
     if (!this.#clock.isSure) {

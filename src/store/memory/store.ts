@@ -65,6 +65,10 @@ export class MemoryStore implements Store {
     this.#carrySchedule = unlessClosed(scheduleCarrier);
   }
 
+  isFull() {
+    return false;
+  }
+
   async ping() {
     await this.#carry(
       'read',

@@ -1,4 +1,4 @@
-import type { Database } from 'better-sqlite3';
+import type { Database, Statement } from 'better-sqlite3';
 import { entryBytes, type LogAddress } from '../../core/entry.ts';
 import type { MessageWrite } from '../../core/message.ts';
 import {
@@ -40,6 +40,8 @@ export interface SqliteOptions {
   readonly now?: () => number;
   /** `false`: refuse a file that is not there or not up to date, instead of making it so. */
   readonly migrate?: boolean;
+  /** Bytes after which it is full: see `isFull`; without a bound when absent. */
+  readonly maxBytes?: number;
 }
 
 /**
@@ -53,7 +55,7 @@ export interface SqliteOptions {
 export async function openSqliteStore(path: string, options: SqliteOptions = {}): Promise<Store> {
   const file = openFile(path, options);
   try {
-    return new SqliteStore(path, file, options.now);
+    return new SqliteStore(path, file, options.now, options.maxBytes);
   } catch (error) {
     file.close();
     throw storeError(error, path);
@@ -79,6 +81,8 @@ export class SqliteStore implements Store {
   readonly #file: OpenFile;
   readonly #db: Database;
   readonly #now: () => number;
+  readonly #maxBytes: number | null;
+  readonly #pages: Statement<unknown[], readonly [number, number, number]>;
   readonly #committer: Committer;
   readonly #segments: Segments;
   readonly #entries: Entries;
@@ -93,7 +97,7 @@ export class SqliteStore implements Store {
   readonly #nodes: Nodes;
   readonly #scans: Scans;
 
-  constructor(path: string, file: OpenFile, now: () => number = Date.now) {
+  constructor(path: string, file: OpenFile, now: () => number = Date.now, maxBytes: number | null = null) {
     const { db } = file;
     const meta = readMeta(db, path);
     this.description = `sqlite:${path}`;
@@ -102,6 +106,12 @@ export class SqliteStore implements Store {
     this.#file = file;
     this.#db = db;
     this.#now = now;
+    this.#maxBytes = maxBytes;
+    this.#pages = db
+      .prepare<unknown[], readonly [number, number, number]>(
+        'SELECT page_count, freelist_count, page_size FROM pragma_page_count, pragma_freelist_count, pragma_page_size',
+      )
+      .raw();
     this.#committer = new Committer(db, path);
     this.#segments = new Segments(db, meta.segmentSize);
     this.#entries = new Entries(db, this.#segments, meta.segmentSize);
@@ -119,6 +129,13 @@ export class SqliteStore implements Store {
 
   now() {
     return this.#now();
+  }
+
+  /** Pages that are free again don't count: they are written to before the file grows. */
+  isFull() {
+    if (this.#maxBytes === null || !this.#db.open) return false;
+    const [pages, free, size] = this.#pages.get()!;
+    return (pages - free) * size >= this.#maxBytes;
   }
 
   async ping() {

@@ -58,7 +58,7 @@ function mortal(store: Store): { readonly store: Store; die(): void } {
     get(target, name) {
       const member: unknown = Reflect.get(target, name);
       if (typeof member !== 'function') return member;
-      if (name === 'now') return member.bind(target);
+      if (name === 'now' || name === 'isFull') return member.bind(target);
       return (...args: unknown[]) => {
         if (!alive) return never;
         const answer = Reflect.apply(member, target, args) as Promise<unknown>;
