@@ -2,7 +2,8 @@ import { existsSync } from 'node:fs';
 import { HttpQueue, type QueueCalls } from '../client/http-queue.ts';
 import { type Environment, type Flags, readSettings, readStoreSettings } from '../config.ts';
 import { readStatus, type Status } from '../http/status-page.ts';
-import { CommandError, noStore } from './failure.ts';
+import { StoreInUseError } from '../store/store.ts';
+import { CommandError, inUseBy, noStore } from './failure.ts';
 
 /** A queue that a command works with: a running server's, or one opened in this process. */
 export interface Connection {
@@ -27,7 +28,9 @@ export async function connect(flags: Flags, env: Environment): Promise<Connectio
   // Loaded only here: commands to a running server start faster without a store.
   const { openQueue } = await import('../queue/open.ts');
   // A command changes tasks, not the schema; but a file that one process has to itself may as well be upgraded.
-  const queue = await openQueue({ ...options, migrate: address.kind === 'sqlite' });
+  const queue = await openQueue({ ...options, migrate: address.kind === 'sqlite' }).catch((error: unknown) => {
+    throw error instanceof StoreInUseError ? new CommandError(inUseBy(address, 'calls')) : error;
+  });
   const { ready, reasons } = await queue.readiness();
   if (!ready) {
     await queue.stop();

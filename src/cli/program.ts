@@ -6,6 +6,7 @@ import type { AuditFlags } from './audit.ts';
 import { examples, withSettings } from './command.ts';
 import { addEnqueueCommand } from './enqueue.ts';
 import { addScheduleCommands } from './schedule-commands.ts';
+import { addStoreCommands } from './store-commands.ts';
 import { addTaskCommands } from './task-commands.ts';
 import { addTopicCommands } from './topic-commands.ts';
 
@@ -60,6 +61,7 @@ export function createProgram(env: Environment): Command {
   );
 
   addAuditCommand(program, env);
+  addStoreCommands(program, { env });
 
   examples(
     program,

@@ -25,6 +25,7 @@ export const STATUS_OF: Readonly<Record<ErrorCode, number>> = {
   'unsupported-encoding': 415,
   'headers-too-large': 431,
   internal: 500,
+  unsupported: 501,
   'store-unavailable': 503,
   'outcome-unknown': 503,
   'shutting-down': 503,

@@ -27,6 +27,13 @@ const COUNTERS: readonly Entry[] = [
   ['ebbmark_schedule_firings_missed_total', 'Firings of schedules that were passed over.', 'firingsMissed'],
 ];
 
+/** Of an embedded store alone. */
+const SPACE = [
+  ['ebbmark_store_bytes', 'Size of the store file.', 'bytes'],
+  ['ebbmark_store_free_bytes', 'Free space in the store file, after what was deleted.', 'freeBytes'],
+  ['ebbmark_store_log_bytes', 'Size of the log beside the store file.', 'logBytes'],
+] as const;
+
 export interface Metrics {
   readonly contentType: string;
   /** All of them as they are now, in Prometheus' text format. */
@@ -95,6 +102,17 @@ export function metricsOf(queue: Pick<Queue, 'status'>, processMetrics: boolean)
       this.set((now.lastScanAt ?? 0) / 1000);
     },
   });
+  for (const [name, help, field] of SPACE) {
+    if (now.space === null) break;
+    new Gauge({
+      name,
+      help,
+      registers: [registry],
+      collect() {
+        this.set(now.space?.[field] ?? 0);
+      },
+    });
+  }
   if (processMetrics) collectDefaultMetrics({ register: registry });
   return {
     contentType: registry.contentType,

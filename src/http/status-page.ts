@@ -1,6 +1,6 @@
 import { QueueError } from '../core/errors.ts';
 import type { Queue, QueueStatus, TopicSummary } from '../queue/api.ts';
-import { columns, duration, safeText } from './text.ts';
+import { columns, duration, safeText, size } from './text.ts';
 import { VERSION } from './version.ts';
 
 /** What the status page shows. */
@@ -73,8 +73,9 @@ export function statusText({ version, uptimeMs, queue, topics }: Status): string
       paused ? 'paused' : '',
     ]),
   );
+  const space = queue.space === null ? '' : ` (${size(queue.space.bytes)}, of it ${size(queue.space.freeBytes)} free)`;
   return [
-    `Ebbmark ${version}, up ${duration(uptimeMs)}, store ${safeText(queue.store)}, last scan ${scanned}`,
+    `Ebbmark ${version}, up ${duration(uptimeMs)}, store ${safeText(queue.store)}${space}, last scan ${scanned}`,
     now,
     topics.length === 0 ? 'No topic is active.\n' : `${busiest}\n`,
   ].join('\n\n');

@@ -17,6 +17,15 @@ export function safeText(text: string, max = SHOWN_NAME): string {
 
 export const count = (value: number): string => value.toLocaleString('en-US');
 
+/** `512 B`, `3.4 MiB`, `1.2 GiB`. */
+export function size(bytes: number): string {
+  const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
+  let unit = 0;
+  let value = bytes;
+  for (; value >= 1024 && unit < units.length - 1; unit++) value /= 1024;
+  return `${unit === 0 ? value : value.toFixed(1)} ${units[unit]}`;
+}
+
 /** `4.2 s`, `3 min 5 s`, `2 h 10 min`, `5 d 3 h`. */
 export function duration(ms: number): string {
   if (ms < 1000) return `${Math.max(0, Math.round(ms))} ms`;

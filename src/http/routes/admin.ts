@@ -1,4 +1,5 @@
 import type { App, Surroundings } from '../app.ts';
+import { backupStream } from '../backup-stream.ts';
 import { Ref } from '../contract/schema.ts';
 import { NoBody, NoQuery } from '../contract/service.ts';
 import {
@@ -13,9 +14,43 @@ import {
 import { orEmpty } from '../optional-body.ts';
 
 const tags = ['admin'];
+const SQLITE_TYPE = 'application/vnd.sqlite3';
+
+const bytes = (description: string, type: string) => ({
+  description,
+  content: { [type]: { schema: { type: 'string', format: 'binary' } } },
+});
 
 /** What an operator looks at and does. */
-export function adminRoutes(app: App, { queue }: Surroundings): void {
+export function adminRoutes(app: App, { queue, log }: Surroundings): void {
+  app.get(
+    '/v1/admin/backup',
+    {
+      schema: {
+        operationId: 'getBackup',
+        summary:
+          'A copy of an embedded store as it is now, while the queue goes on; `ebbmark backup` makes a file of it',
+        tags,
+        querystring: NoQuery,
+        response: { 200: bytes('A SQLite file', SQLITE_TYPE) },
+      },
+      config: { docs: { codes: ['unsupported'] } },
+      // A HEAD would begin a copy that nobody reads.
+      exposeHeadRoute: false,
+    },
+    async (_request, reply) => {
+      const backup = await queue.backup();
+      const stream = backupStream(backup);
+      stream.on('error', (error) => log?.warn({ err: error }, 'a backup was broken off'));
+      return reply
+        .type(SQLITE_TYPE)
+        .header('content-length', backup.bytes)
+        .header('content-disposition', 'attachment; filename="ebbmark-backup.db"')
+        .header('cache-control', 'no-store')
+        .send(stream);
+    },
+  );
+
   app.get(
     '/v1/admin/topics/:topic/cursors',
     {

@@ -112,6 +112,7 @@ export class CassandraStore implements Store {
   readonly description: string;
   readonly meta: StoreMeta;
   readonly exclusive = false;
+  readonly file = null;
   readonly #cluster: Cluster;
   readonly #clock: DatabaseClock;
   readonly #segments: Segments;
