@@ -176,9 +176,8 @@ export class HttpQueue implements QueueCalls {
     const answer = await this.#transport.stream('/v1/admin/backup', '*/*', this.#timeoutMs);
     const pieces = answer[Symbol.asyncIterator]() as AsyncIterator<Uint8Array>;
     const failed = (error: unknown) =>
-      new ConnectionError(this.#transport.url, 'broke the backup off; its log says why', {
+      new ConnectionError(this.#transport.url, `broke the backup off (${(error as Error).message}); its log says why`, {
         mayHaveArrived: true,
-        cause: error,
       });
     const read = async (): Promise<Uint8Array | null> => {
       try {

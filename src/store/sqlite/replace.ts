@@ -69,6 +69,7 @@ function install(path: string, target: string): string | null {
   }
   const old = lockOld(target);
   try {
+    old.endLog();
     const kept = aside(target);
     if (hasLog(target)) renameSync(`${target}-wal`, `${kept}-wal`);
     linkOrCopy(target, kept);
@@ -91,22 +92,27 @@ function linkOrCopy(from: string, to: string): void {
 
 const aside = (target: string): string => `${target}.replaced-${new Date().toISOString().replace(/[:.]/g, '-')}`;
 
-/** Takes the lock of the store that is there, and brings its log into it. One that is damaged is left as it is. */
-function lockOld(target: string): { release(): void } {
+interface OldStore {
+  /** Brings its log into it. */
+  endLog(): void;
+  release(): void;
+}
+
+/** Takes the lock of the store that is there. One that is damaged is left as it is. */
+function lockOld(target: string): OldStore {
   try {
     const { db, close } = openFile(target, { asIs: true });
     // Not WAL any more: on closing, a connection deletes the log at its path, which may be another one's by then.
-    db.pragma('journal_mode = DELETE');
-    return { release: close };
+    return { endLog: () => db.pragma('journal_mode = DELETE'), release: close };
   } catch (error) {
     if (!(error instanceof StoreDamagedError || error instanceof StoreOutdatedError)) throw error;
     mustBeUnused(target);
     // No server can open it; so there is nothing to lock.
-    return { release: () => {} };
+    return { endLog: () => {}, release: () => {} };
   }
 }
 
-/** A server that had it open before it was damaged may have it still. */
+/** Changes nothing. A server that had it open before it was damaged may have it still. */
 function mustBeUnused(target: string): void {
   const hadShm = existsSync(`${target}-shm`);
   const db = new Database(target, { readonly: true, timeout: BUSY_MS });
