@@ -140,6 +140,8 @@ describe('the way of a task, against a running server', () => {
       code: 1,
       out: expect.stringMatching(/: ok\ngarbage: lease-invalid: /),
     });
+    // All of it could never be taken.
+    expect((await ebbmark(['release', 'garbage'])).code).toBe(2);
     for (const command of ['scan', 'cursors']) {
       const shown = await ebbmark([command, 'more']);
       expect(shown).toMatchObject({ code: 0, err: '' });

@@ -111,7 +111,7 @@ it('holds all that was acknowledged before it began and is not settled, and pass
   expect((await queue.topic('filled')).counts.ready).toBe(FILL_TASKS);
 });
 
-it('leaves no file where it, or the server, is killed amid it; the server goes on', async () => {
+it('leaves no file where it, the server, or a restore is killed amid it; the server goes on', async () => {
   const { directory, store, server } = await place();
   await fill(server);
   const file = join(directory, 'backup.db');
@@ -138,6 +138,14 @@ it('leaves no file where it, or the server, is killed amid it; the server goes o
   await untilReady(again);
   expect((await again.queue.topic('filled')).counts.ready).toBe(FILL_TASKS);
   expect(await run(['backup', file, '--url', again.url])).toMatchObject({ code: 0 });
+
+  const restored = join(directory, 'restored.db');
+  const restoring = start(['restore', file, '--store', `sqlite:${restored}`]);
+  await begun(directory);
+  restoring.child.kill('SIGKILL');
+  await restoring.ended;
+  expect(await readdir(directory)).not.toContain('restored.db');
+  expect(await run(['restore', file, '--store', `sqlite:${restored}`])).toMatchObject({ code: 0 });
 });
 
 it('fails where the disk that it goes to is full, and the server is unharmed', async () => {

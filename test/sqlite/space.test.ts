@@ -37,7 +37,7 @@ it('is given back after a drain, once the retention is over, and the log with it
   });
   await eventually(async () => {
     await env.advance(60_000);
-    return queue.status().space!.logBytes === 0;
+    return queue.status().space!.logBytes < MIB;
   });
   const after = queue.status().space!;
   console.log(`bytes of the file: ${before.bytes} before, ${filled.bytes} filled, ${after.bytes} after`);

@@ -18,6 +18,8 @@ const CUT_PAGES = 2_048;
 /** Pages that stay free whatever is in use: 1 MiB. */
 const KEPT_PAGES = 256;
 const KEPT_SHARE = 1 / 4;
+/** A queue that does nothing raises its beat thirty times between two calls of `reclaim`. */
+const QUIET_COMMITS = 100;
 
 /** What `PRAGMA auto_vacuum` says of a file whose pages can be given back. */
 const INCREMENTAL = 2;
@@ -28,7 +30,7 @@ export class Space {
   readonly #committer: Committer;
   readonly #snapshots: Snapshots;
   readonly #givesBack: boolean;
-  #commitsSeen = -1;
+  #commitsSeen = 0;
   #last: StoreSpace = { bytes: 0, freeBytes: 0, logBytes: 0, givesBack: false };
 
   constructor(db: Database, path: string, committer: Committer, snapshots: Snapshots) {
@@ -65,8 +67,8 @@ export class Space {
       cut = 0;
       this.#copyLog();
     }
-    // The log stays as long as it once had to be. Where nothing was written since the last time, it goes.
-    if (cut > 0 || this.#commitsSeen === this.#committer.commits) this.#copyLog();
+    // The log stays as long as it once had to be. Where next to nothing was written since the last time, it goes.
+    if (cut > 0 || this.#committer.commits - this.#commitsSeen < QUIET_COMMITS) this.#copyLog();
     this.#commitsSeen = this.#committer.commits;
   }
 
