@@ -5,7 +5,7 @@ import { type Environment, type Flags, readStoreSettings, type StoreAddress } fr
 import { columns, count, safeText } from '../http/text.ts';
 import { openStore, type QueueLogger } from '../queue/open.ts';
 import { type Store, StoreInUseError, StoreOutdatedError } from '../store/store.ts';
-import { CommandError, EXIT, noStore, outdated } from './failure.ts';
+import { CommandError, EXIT, inUseBy, noStore, outdated } from './failure.ts';
 import { note, print } from './output.ts';
 import { Progress } from './progress.ts';
 
@@ -33,8 +33,7 @@ export async function audit(options: AuditFlags, env: Environment): Promise<void
 function refuse(error: unknown, address: StoreAddress): Store {
   if (error instanceof StoreInUseError) {
     throw new CommandError(
-      `${address.text} is in use: stop its server first. A file is looked over while nobody works on it; ` +
-        'a keyspace of Cassandra can be at any time.',
+      `${inUseBy(address, 'file')}\nA file is looked over while nobody works on it: a copy of it at any time (ebbmark backup).`,
     );
   }
   if (error instanceof StoreOutdatedError) throw outdated(error.message, address.text);

@@ -1,7 +1,7 @@
 import { type Command, Option } from 'commander';
 import { COMMAND_SETTINGS, type Environment, type Flags, SETTINGS, type Setting, type SettingName } from '../config.ts';
 import { type Connection, connect } from './connect.ts';
-import { EXIT } from './failure.ts';
+import { EXIT, exitOf } from './failure.ts';
 import type { OutputOptions } from './output.ts';
 
 /** What commands take from their surroundings. */
@@ -50,9 +50,12 @@ export function withQueue<O extends QueueOptions, A extends readonly unknown[]>(
   });
 }
 
-/** Some of what was asked for was refused; the rest is done. */
-export function partlyRefused(): void {
-  process.exitCode = EXIT.failed;
+/**
+ * Some of what was asked for was refused; the rest is done.
+ * @param codes of what was refused, where nothing else was asked for
+ */
+export function partlyRefused(codes?: readonly string[]): void {
+  process.exitCode = codes === undefined ? EXIT.failed : exitOf(codes);
 }
 
 /** Examples below a command's help. */

@@ -13,7 +13,7 @@ import { readStatus, type Status } from '../http/status-page.ts';
 import type { KeyCalls } from '../queue/keys.ts';
 import { type Store, StoreInUseError } from '../store/store.ts';
 import { readCallerTls } from '../tls-files.ts';
-import { CommandError, noStore } from './failure.ts';
+import { CommandError, inUseBy, noStore } from './failure.ts';
 import { note } from './output.ts';
 
 /** A queue that a command works with: a running server's, or one opened in this process. */
@@ -40,7 +40,9 @@ export async function connect(flags: Flags, env: Environment): Promise<Connectio
   const { openQueue } = await import('../queue/open.ts');
   // A command changes tasks, not the schema; but a file that one process has to itself may as well be upgraded.
   const { tls } = readCallerTls(readSettings(CALL_SETTINGS, flags, env), flags);
-  const queue = await openQueue({ ...options, migrate: address.kind === 'sqlite', tls });
+  const queue = await openQueue({ ...options, migrate: address.kind === 'sqlite', tls }).catch((error: unknown) => {
+    throw error instanceof StoreInUseError ? new CommandError(inUseBy(address, 'calls')) : error;
+  });
   const { ready, reasons } = await queue.readiness();
   if (!ready) {
     await queue.stop();

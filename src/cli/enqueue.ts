@@ -89,7 +89,7 @@ async function enqueue(
   const task = { ...rest, payload: payload !== undefined ? payload : await payloadOf(options) };
   const result = (await queue.enqueue(topic, [task], keyOf(options)))[0]!;
   print(options, result, () => resultText(result));
-  if (result.id === null) partlyRefused();
+  if (result.id === null) partlyRefused([result.code]);
 }
 
 function restOf(options: EnqueueFlags): Omit<TaskInput, 'payload'> {

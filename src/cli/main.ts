@@ -2,7 +2,7 @@ import { CommanderError } from 'commander';
 import { ConnectionError } from '../client/errors.ts';
 import { ConfigError, type Environment } from '../config.ts';
 import { QueueError } from '../core/errors.ts';
-import { CommandError, EXIT, unreachable } from './failure.ts';
+import { CommandError, EXIT, exitOf, unreachable } from './failure.ts';
 import { note } from './output.ts';
 import { createProgram } from './program.ts';
 
@@ -41,12 +41,11 @@ function fail(error: unknown): number {
     return EXIT.failed;
   }
   if (error instanceof QueueError) {
-    const inputFault = error.code === 'invalid-input' || error.code === 'topic-invalid';
     note(`${error.code}: ${error.detail}`);
     if (error.code === 'unauthenticated')
       note('Give an API key:   EBBMARK_KEY, or EBBMARK_KEY_FILE (a file that holds it)');
     if (error.code === 'not-holder') note('Ask the server that does:   --url URL, or EBBMARK_URL');
-    return inputFault ? EXIT.usage : EXIT.failed;
+    return exitOf([error.code]);
   }
   note(sayError(error));
   return EXIT.failed;

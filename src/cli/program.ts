@@ -7,6 +7,7 @@ import { examples, withSettings } from './command.ts';
 import { addEnqueueCommand } from './enqueue.ts';
 import { addKeyCommands } from './key-commands.ts';
 import { addScheduleCommands } from './schedule-commands.ts';
+import { addStoreCommands } from './store-commands.ts';
 import { addTaskCommands } from './task-commands.ts';
 import { addTopicCommands } from './topic-commands.ts';
 
@@ -62,6 +63,7 @@ export function createProgram(env: Environment): Command {
   );
 
   addAuditCommand(program, env);
+  addStoreCommands(program, { env });
 
   examples(
     program,

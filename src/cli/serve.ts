@@ -24,10 +24,11 @@ import { createServer, createStatusServer } from '../http/server.ts';
 import { VERSION } from '../http/version.ts';
 import { openLocalQueue } from '../queue/open.ts';
 import type { LocalQueue } from '../queue/queue.ts';
-import { StoreOutdatedError } from '../store/store.ts';
+import { StoreInUseError, StoreOutdatedError } from '../store/store.ts';
 import { Certificates } from './certificates.ts';
-import { CommandError, noKey, outdated } from './failure.ts';
+import { CommandError, inUseBy, noKey, outdated } from './failure.ts';
 import { createLog } from './log.ts';
+import { readServerRecord, writeServerRecord } from './server-record.ts';
 
 /** From the signal to the end: what runs may finish, long polls end at once. */
 const STOP_MS = 4_500;
@@ -66,7 +67,9 @@ export async function serve(flags: Flags, env: Environment): Promise<void> {
 
   const { host, port } = settings.listen;
   // Before the store: a start that fails has created nothing, and taken nothing over.
-  await mustBeFree(host, port);
+  await mustBeFree(host, port).catch((error: unknown) => {
+    throw isServerOf(settings.store, port) ? new CommandError(inUseBy(settings.store, 'serve')) : error;
+  });
   const { statusListen } = settings;
   const statusAddress = typeof statusListen === 'string' ? null : statusListen;
   if (statusAddress !== null) await statusMustBeFree(statusAddress);
@@ -80,10 +83,17 @@ export async function serve(flags: Flags, env: Environment): Promise<void> {
     log,
     ...(settings.maxStoreBytes === null ? {} : { maxStoreBytes: settings.maxStoreBytes }),
   }).catch((error: unknown) => {
+    if (error instanceof StoreInUseError) throw new CommandError(inUseBy(settings.store, 'serve'));
     throw error instanceof StoreOutdatedError ? outdated(error.message, options.store) : error;
   });
   if (asksForKeys) await mustHaveKey(queue, options.store, log);
   if (newFile !== null) log.info({ path: newFile }, 'created a new store');
+  if (queue.status().space?.givesBack === false) {
+    log.info(
+      { store: options.store },
+      'this file was made by an older version: space of what was deleted is used again, and not given back to the disk, until `ebbmark compact` was run on it',
+    );
+  }
   const server = await createServer(queue, {
     maxBodyBytes: settings.maxBodyBytes,
     budgets: {
@@ -122,6 +132,9 @@ export async function serve(flags: Flags, env: Environment): Promise<void> {
     await Promise.all([server.stop(0), queue.stop()]);
     throw error;
   }
+  const { store } = settings;
+  const isFile = store.kind === 'sqlite' && store.path !== ':memory:';
+  const forget = isFile ? writeServerRecord(store.path, { pid: process.pid, url }) : () => {};
   // Not awaited: it takes as long as what is in the store takes to load, and /readyz tells of that.
   queue.reachableAt(settings.advertise ?? advertised(url)).catch((error: unknown) => {
     log.error({ err: error }, 'this server could not take its share of the work; it is tried again');
@@ -142,6 +155,7 @@ export async function serve(flags: Flags, env: Environment): Promise<void> {
       else log.info({ signal }, 'stopping');
       // At once: others go on with the shards while requests here come to their end.
       await Promise.all([server.stop(REQUESTS_MS), statusServer?.stop(), queue.stop()]);
+      forget();
       log.info({}, 'stopped');
       await flush(FLUSH_MS);
     },
@@ -221,6 +235,12 @@ async function statusMustBeFree({ host, port }: ListenAddress): Promise<void> {
       `${host}:${port} is in use; choose another address for the status page with --${flag} (${env}), or main or off`,
     );
   }
+}
+
+/** Whether a server that has this store is the one that has the port. */
+function isServerOf(store: StoreAddress, port: number): boolean {
+  const record = store.kind === 'sqlite' ? readServerRecord(store.path) : null;
+  return record !== null && Number(new URL(record.url).port) === port;
 }
 
 /** The absolute path of a file that is not there yet; null where there is one, or needs to be none. */

@@ -239,7 +239,8 @@ function settled(options: QueueOptions, items: readonly SettleItem[]): void {
       .map((item) => `${safeText(item.leaseId, 400)}: ${item.ok ? 'ok' : `${item.code}: ${item.detail}`}`)
       .join('\n'),
   );
-  if (items.some((item) => !item.ok)) partlyRefused();
+  const refused = items.flatMap((item) => (item.ok ? [] : [item.code]));
+  if (refused.length > 0) partlyRefused(refused.length < items.length ? undefined : refused);
 }
 
 function leasedText(task: LeasedTask): string {

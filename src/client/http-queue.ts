@@ -3,6 +3,7 @@ import { ERROR_CODES, type ErrorCode, type InputIssue, QueueError } from '../cor
 import type { TlsSource } from '../core/tls.ts';
 import type { Status } from '../http/status-page.ts';
 import type {
+  Backup,
   EnqueueOptions,
   EnqueueResult,
   Explanation,
@@ -191,6 +192,29 @@ export class HttpQueue implements QueueCalls, KeyCalls {
 
   async revokeKey(id: string): Promise<ApiKey> {
     return (await this.#call('DELETE', `/v1/admin/keys/${encodeURIComponent(id)}`)) as ApiKey;
+  }
+
+  async backup(): Promise<Backup> {
+    const answer = await this.#transport.stream('/v1/admin/backup', '*/*', this.#timeoutMs);
+    const pieces = answer[Symbol.asyncIterator]() as AsyncIterator<Uint8Array>;
+    const failed = (error: unknown) =>
+      new ConnectionError(this.#transport.url, `broke the backup off (${(error as Error).message}); its log says why`, {
+        mayHaveArrived: true,
+      });
+    const read = async (): Promise<Uint8Array | null> => {
+      try {
+        const { done, value } = await pieces.next();
+        return done ? null : value;
+      } catch (error) {
+        throw failed(error);
+      }
+    };
+    const bytes = Number(answer.headers['content-length']);
+    if (answer.statusCode === 200 && Number.isSafeInteger(bytes)) return { bytes, read, close: () => answer.destroy() };
+    const chunks: Uint8Array[] = [];
+    for (let piece = await read(); piece !== null; piece = await read()) chunks.push(piece);
+    this.#read({ status: answer.statusCode!, text: Buffer.concat(chunks).toString('utf8') });
+    throw failed(new Error(`answered ${answer.statusCode} without a length`));
   }
 
   async status(): Promise<Status> {

@@ -155,6 +155,21 @@ export class HttpTransport {
     });
   }
 
+  /**
+   * A GET whose answer is read as it comes. Whoever asked reads it to its end, or destroys it.
+   * @param timeoutMs how long nothing may come
+   * @throws ConnectionError
+   */
+  stream(path: string, accept: string, timeoutMs: number): Promise<http.IncomingMessage> {
+    return new Promise((resolve, reject) => {
+      const request = this.#request({ ...this.#target, path: this.#basePath + path, headers: { accept } });
+      request.setTimeout(timeoutMs, () => request.destroy(new Error(`nothing came within ${timeoutMs} ms`)));
+      request.on('error', (error) => reject(this.#failure(error, true, request.reusedSocket)));
+      request.once('response', resolve);
+      request.end();
+    });
+  }
+
   /** Cuts all calls, and lets go of the connections. */
   close(): void {
     this.#agent.destroy();

@@ -36,6 +36,7 @@ export const ERROR_CODES = {
   'shutting-down': 'This server is shutting down.',
   'not-holder':
     'No server that can be reached schedules this topic just now; another one takes it over within seconds.',
+  unsupported: 'This cannot be done with the store that the queue is on.',
   busy: 'More is under way than this server takes on at once.',
   internal: 'Something went wrong inside.',
 } as const;

@@ -30,6 +30,7 @@ export const STATUS_OF: Readonly<Record<ErrorCode, number>> = {
   'headers-too-large': 431,
   'topic-full': 429,
   internal: 500,
+  unsupported: 501,
   'store-unavailable': 503,
   'outcome-unknown': 503,
   'shutting-down': 503,

@@ -64,6 +64,18 @@ const GAUGES: readonly Simple<Values | undefined>[] = [
     'For how long the pass of the completion scanner over some log has been due; 0 where none is.',
     ({ measures }) => measures.scannerLateSeconds,
   ],
+  ['ebbmark_store_bytes', 'Size of the store file, what is free in it included.', ({ status }) => status.space?.bytes],
+  [
+    'ebbmark_store_free_bytes',
+    'Free space in the store file, after what was deleted.',
+    ({ status }) => status.space?.freeBytes,
+  ],
+  ['ebbmark_store_log_bytes', 'Size of the log beside the store file.', ({ status }) => status.space?.logBytes],
+  [
+    'ebbmark_store_limit_bytes',
+    'How much of the store file may be in use before new tasks are refused.',
+    ({ status }) => status.space?.limitBytes ?? undefined,
+  ],
   ['ebbmark_connections', 'Connections that are open.', ({ budgets }) => budgets?.connections.now],
   ['ebbmark_connections_limit', 'Connections that may be open.', ({ budgets }) => budgets?.connections.limit],
   [

@@ -23,6 +23,7 @@ import { answerError, answersClientErrors, handleErrors } from './errors.ts';
 import { metricsOf } from './metrics.ts';
 import { parseQuery } from './query.ts';
 import { adminRoutes } from './routes/admin.ts';
+import { backupRoute } from './routes/backup.ts';
 import { keyRoutes } from './routes/keys.ts';
 import { leaseRoutes } from './routes/leases.ts';
 import { peerRoutes } from './routes/peers.ts';
@@ -159,6 +160,7 @@ export async function createServer(queue: Queue, options: ServerOptions = {}): P
   await describeApi(app, keys !== null);
   for (const routes of [taskRoutes, leaseRoutes, topicRoutes, scheduleRoutes, adminRoutes]) routes(app, surroundings);
   keyRoutes(app, surroundings, keys);
+  backupRoute(app, surroundings, queue);
   serviceRoutes(app, surroundings, queue);
   if (options.statusPage ?? true) statusRoute(app, statusDesk(queue, budgets, options.logLinesDropped));
   if (options.peers !== undefined) peerRoutes(app, surroundings, queue, options.peers);

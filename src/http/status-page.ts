@@ -77,8 +77,9 @@ export function statusText(status: Status): string {
     ]),
   );
   const server = serverText(status);
+  const space = queue.space === null ? '' : ` (${size(queue.space.bytes)}, of it ${size(queue.space.freeBytes)} free)`;
   return [
-    `Ebbmark ${version}, up ${duration(uptimeMs)}, store ${safeText(queue.store)}, last scan ${scanned}`,
+    `Ebbmark ${version}, up ${duration(uptimeMs)}, store ${safeText(queue.store)}${space}, last scan ${scanned}`,
     ...(server === '' ? [] : [server]),
     now,
     topics.length === 0 ? 'No topic is active.\n' : `${busiest}\n`,

@@ -4,6 +4,7 @@
  * the codes named below are those particular to the call.
  */
 import type { TopicSettings } from '../core/settings.ts';
+import type { Snapshot, StoreSpace } from '../store/store.ts';
 import type { QueueMeasures } from './measures.ts';
 
 export type { CallMeasures, Distribution, QueueMeasures } from './measures.ts';
@@ -361,9 +362,14 @@ export interface SchedulePage {
   readonly after?: string;
 }
 
+/** A copy of the whole store, as it was when it was asked for, to be read piece by piece. */
+export type Backup = Snapshot;
+
 export interface QueueStatus {
   readonly startedAt: number;
   readonly store: string;
+  /** What the store takes of the disk; null where a database sees to that itself, or it was not reached yet. */
+  readonly space: StoreSpace | null;
   /** Topics that have work or recently settled tasks in memory here. */
   readonly activeTopics: number;
   /** Shards of topics that this server schedules. */
@@ -482,6 +488,14 @@ export interface Queue {
   schedules(request?: { readonly after?: string; readonly limit?: number }): Promise<SchedulePage>;
   /** Ends a schedule; tasks that it has enqueued stay. @throws QueueError `schedule-not-found` */
   deleteSchedule(name: string): Promise<void>;
+
+  /**
+   * A copy of an embedded store, while the queue goes on: all that was acknowledged before this call is in it. Read it
+   * without delay, and close it: writes collect in the store's log meanwhile, and it is given up (`store-unavailable`)
+   * where that would grow too long. `saveBackup` makes a file of it.
+   * @throws QueueError `unsupported` where the store is no file; `busy` while another one is read
+   */
+  backup(): Promise<Backup>;
 
   /** Counts of this server, and of the shards that it schedules. Costs the same however many topics there are. */
   status(): QueueStatus;

@@ -36,7 +36,10 @@ import { scheduleNotFound } from './schedules.ts';
 import { checkScheduleName } from './validate.ts';
 
 /** What can be asked of a queue about topics. */
-export type TopicQueue = Omit<Queue, 'enqueue' | 'status' | 'busiest' | 'measures' | 'readiness' | 'stop'> & {
+export type TopicQueue = Omit<
+  Queue,
+  'enqueue' | 'status' | 'busiest' | 'measures' | 'backup' | 'readiness' | 'stop'
+> & {
   enqueue(topic: string, tasks: readonly TaskInput[], options?: EnqueueOptions): Promise<readonly EnqueueResult[]>;
 };
 

@@ -40,6 +40,10 @@ export class MeasuredStore implements Store {
     return this.#store.now();
   }
 
+  get file(): Store['file'] {
+    return this.#store.file;
+  }
+
   isFull(): boolean {
     return this.#store.isFull();
   }

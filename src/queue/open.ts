@@ -1,17 +1,21 @@
 import { MAX_STORE_BYTES } from '../core/bounds.ts';
-import { invalid } from '../core/errors.ts';
+import { invalid, QueueError } from '../core/errors.ts';
 import { checkFields } from '../core/fields.ts';
 import { optionalInteger } from '../core/numbers.ts';
 import type { TlsSource } from '../core/tls.ts';
 import type { CassandraCredentials } from '../store/cassandra/address.ts';
+import { type CopyOptions, type SavedCopy, saveSnapshot } from '../store/sqlite/copy.ts';
+import { type Compaction, compactSqliteStore, type StagedStore, stageSqliteStore } from '../store/sqlite/replace.ts';
+import { snapshotOfFile } from '../store/sqlite/snapshot.ts';
 import { migrateSqliteStore, openSqliteStore } from '../store/sqlite/store.ts';
 import type { Migration, Store } from '../store/store.ts';
 import type { Queue } from './api.ts';
 import { type QueueLogger, silentLogger } from './engine.ts';
 import { type Environment, systemEnvironment } from './environment.ts';
 import { HttpTransport } from './peer-transport.ts';
-import { LocalQueue } from './queue.ts';
+import { LocalQueue, NO_FILE } from './queue.ts';
 
+export type { CopyOptions, SavedCopy } from '../store/sqlite/copy.ts';
 export type { QueueLogger } from './engine.ts';
 
 /** Where a queue keeps its tasks, and what it takes from its surroundings. */
@@ -122,6 +126,40 @@ export async function migrateStore(options: Pick<OpenOptions, 'store' | 'cassand
   return (await cassandraDriver()).migrateCassandraStore(cassandraOptions(options));
 }
 
+/**
+ * Makes a file of a backup: looks whether it is whole, and gives it its name once it is on disk. Nothing is left of one that
+ * broke off but a file that ends with `.partial` where the process was killed.
+ *
+ * @param queue in this process, or an `HttpQueue`
+ * @param path of the file; one that is there is replaced with `overwrite` only
+ * @throws what `backup` throws; StoreUnavailableError where the file is there or cannot be written; StoreDamagedError
+ */
+export async function saveBackup(
+  queue: Pick<Queue, 'backup'>,
+  path: string,
+  options: CopyOptions = {},
+): Promise<SavedCopy> {
+  return saveSnapshot(await queue.backup(), path, options);
+}
+
+/**
+ * The same of a SQLite store that no queue has open, also of an older schema.
+ * @throws QueueError `unsupported` where the store is no file; StoreInUseError; what saveBackup throws
+ */
+export async function backupStore(store: string, path: string, options: CopyOptions = {}): Promise<SavedCopy> {
+  return saveSnapshot(snapshotOfFile(filePathOf(store)), path, options);
+}
+
+/**
+ * Copies a backup to where a store is to be, and looks whether it is whole; `install` makes it the store.
+ * @throws what backupStore throws; StoreUnavailableError where there is a store already, without `overwrite`
+ */
+export const stageRestore = async (backup: string, store: string, options: CopyOptions = {}): Promise<StagedStore> =>
+  stageSqliteStore(backup, filePathOf(store), options);
+
+/** Writes the file of a store that no queue has open anew, without free space in it. @throws what backupStore throws */
+export const compactStore = async (store: string): Promise<Compaction> => compactSqliteStore(filePathOf(store));
+
 /** Loaded only where it is used: the driver takes as long to load as all the rest. */
 const cassandraDriver = () => import('../store/cassandra/store.ts');
 
@@ -131,6 +169,11 @@ const cassandraOptions = ({ store, cassandra, migrate, log }: OpenOptions) => ({
   ...(migrate === undefined ? {} : { migrate }),
   ...(log === undefined ? {} : { log }),
 });
+
+function filePathOf(address: string): string {
+  if (isCassandra(address)) throw new QueueError('unsupported', NO_FILE);
+  return pathOf(address);
+}
 
 function pathOf(address: string): string {
   if (address.startsWith('sqlite:') && address !== 'sqlite:') return address.slice('sqlite:'.length);

@@ -7,6 +7,7 @@ import { checkTopic } from '../core/names.ts';
 import { optionalInteger } from '../core/numbers.ts';
 import { type NodeRow, type Store, StoreUnavailableError } from '../store/store.ts';
 import type {
+  Backup,
   BusyTopic,
   EnqueueOptions,
   EnqueueResult,
@@ -90,6 +91,10 @@ const CALL_TIMEOUT_MS = 30_000;
 const DRAIN_MS = 20_000;
 /** A process that listens nowhere holds shards for so long after its last lease. */
 const USED_MS = 10_000;
+
+/** What a keyspace cannot be asked for. */
+export const NO_FILE =
+  'this goes with a store in a SQLite file; a keyspace of Cassandra is backed up, restored and compacted by its own tools (nodetool snapshot): see «Backup» in docs/operations.md';
 
 /** The queue over a store: schedules the shards that it holds, passes calls on to who holds the others, always takes tasks in. */
 export class LocalQueue implements Queue {
@@ -600,6 +605,15 @@ export class LocalQueue implements Queue {
     return woken;
   }
 
+  backup(): Promise<Backup> {
+    return this.#run(async ({ engine: { store } }) => {
+      if (store.file === null) throw new QueueError('unsupported', NO_FILE);
+      const snapshot = store.file.snapshot();
+      if (snapshot === null) throw new QueueError('busy', 'a backup is under way; one is made at a time');
+      return snapshot;
+    });
+  }
+
   // ── the server ────────────────────────────────────────────────────────────────────────────────────────────────
 
   status(): QueueStatus {
@@ -610,6 +624,7 @@ export class LocalQueue implements Queue {
     return {
       startedAt: this.#startedAt,
       store: this.#store?.description ?? 'not reached yet',
+      space: this.#store?.file?.space() ?? null,
       activeTopics: topics,
       shards: { held: this.#session?.holdings.held.length ?? 0, of: this.#store?.meta.shards ?? 0 },
       servers: 1 + (this.#session?.holdings.others.length ?? 0),
@@ -721,6 +736,7 @@ export class LocalQueue implements Queue {
 
   async #sweep(): Promise<void> {
     while (this.#stopped === null && (await this.#store!.sweep(this.#env.now(), SWEEP_ROWS)) >= SWEEP_ROWS);
+    if (this.#stopped === null) await this.#store!.file?.reclaim();
   }
 
   #sweepLater(): void {
@@ -729,7 +745,10 @@ export class LocalQueue implements Queue {
       this.#sweep()
         .catch((error: unknown) => {
           if (this.#stopped === null)
-            this.#log.warn({ err: error }, 'expired rows could not be deleted; it is tried again');
+            this.#log.warn(
+              { err: error },
+              'what has expired could not be deleted, or its space not be given back; it is tried again',
+            );
         })
         .finally(() => this.#sweepLater());
     });

@@ -196,10 +196,47 @@ export interface KeysWrite {
   readonly drop: readonly string[];
 }
 
+/** Space on a disk, in bytes. */
+export interface StoreSpace {
+  /** Of the file, what is free in it included. */
+  readonly bytes: number;
+  /** What was deleted left so much free in it: it is used again, or given back. */
+  readonly freeBytes: number;
+  /** Of the log beside it, in which writes wait until they are copied into the file. */
+  readonly logBytes: number;
+  /** How much may be in use before new tasks are refused; null: there is no bound. */
+  readonly limitBytes: number | null;
+  /** Whether free space is given back; a file that was made before that was so keeps it until it is compacted. */
+  readonly givesBack: boolean;
+}
+
+/** The store as it was at one moment, to be read from the first byte to the last. */
+export interface Snapshot {
+  readonly bytes: number;
+  /**
+   * The next piece; null behind the last one. One call at a time.
+   * @throws StoreUnavailableError where it had to be given up: it was closed, or held the store up for too long
+   */
+  read(): Promise<Uint8Array | null>;
+  /** Lets go of it. Idempotent. */
+  close(): void;
+}
+
+/** What can be done with a store that is one file. */
+export interface StoreFile {
+  space(): StoreSpace;
+  /** Gives free space back to the disk, in short steps while there is nothing else to write. Resolves when it is done. */
+  reclaim(): Promise<void>;
+  /** All that was answered before this call is in it, and nothing of what is answered later. Null: another one is open. */
+  snapshot(): Snapshot | null;
+}
+
 export interface Store {
   /** What this store is, for messages and the status page; without secrets. */
   readonly description: string;
   readonly meta: StoreMeta;
+  /** Null where a database sees to its files itself. */
+  readonly file: StoreFile | null;
   /** Only one process can have it open: whoever opened it may take everything over at once. */
   readonly exclusive: boolean;
   /** The database's clock as known here, milliseconds since 1970; never goes back. It is the one that all servers share. */

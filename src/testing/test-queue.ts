@@ -252,6 +252,11 @@ export class TestQueue implements Queue {
     return this.#change(this.#queue.deleteSchedule(name));
   }
 
+  /** There is no file: it rejects with `unsupported`. */
+  backup() {
+    return this.#queue.backup();
+  }
+
   status() {
     return this.#queue.status();
   }

@@ -75,7 +75,7 @@ describe('ebbmark audit', () => {
     onTestFinished(() => queue.stop());
     const { code, out, err } = await run(['audit', '--store', store]);
     expect([code, out]).toEqual([1, '']);
-    expect(err).toMatch(/is in use: stop its server first/);
+    expect(err).toMatch(/is in use: another process has it open.* Stop it first/);
   });
 
   it('makes no store where there is none', async () => {

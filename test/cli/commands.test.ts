@@ -96,7 +96,7 @@ describe('the way of a task, against a running server', () => {
     expect(extended.leaseUntil).toBeGreaterThan(tasks[0].leaseUntil);
     expect(await run(['--url', server.url, 'topics', '--prefix', 'more-flags'])).toMatchObject({ code: 0 });
     expect(await ebbmark(['enqueue', 'more-flags', '1', '--priority', '10'])).toMatchObject({
-      code: 1,
+      code: 2,
       out: expect.stringMatching(/^Refused: invalid-input: /),
     });
   });
@@ -140,6 +140,8 @@ describe('the way of a task, against a running server', () => {
       code: 1,
       out: expect.stringMatching(/: ok\ngarbage: lease-invalid: /),
     });
+    // All of it could never be taken.
+    expect((await ebbmark(['release', 'garbage'])).code).toBe(2);
     for (const command of ['scan', 'cursors']) {
       const shown = await ebbmark([command, 'more']);
       expect(shown).toMatchObject({ code: 0, err: '' });

@@ -270,11 +270,31 @@ describe('ebbmark serve', () => {
     const first = await serve(['--store', store]);
     const second = await run(['serve', '--listen', '127.0.0.1:0', '--store', store]);
     expect(second.code).toBe(1);
-    expect(second.err).toMatch(/in use|another process/);
+    expect(second.err).toContain(`running already (process ${first.child.pid}, ${first.url})`);
+    expect(second.err).toContain(`--url ${first.url}`);
+    expect(second.err).toContain(`kill ${first.child.pid}`);
+    // The same command again, as it is typed in the same folder: its port is taken as well.
+    const again = await run(['serve', '--listen', first.url.slice('http://'.length), '--store', store]);
+    expect(again).toMatchObject({ code: 1, err: second.err });
+    const asked = await run(['topics', '--store', store]);
+    expect(asked).toMatchObject({ code: 1, err: expect.stringContaining(`--url ${first.url} in place of --store`) });
     const migrated = await run(['migrate', '--store', store]);
-    expect(migrated).toMatchObject({ code: 1, err: expect.stringContaining('stop its server first') });
-    expect(migrated.err).not.toContain('EBBMARK_URL');
+    expect(migrated).toMatchObject({ code: 1, err: expect.stringContaining('Or stop it first') });
+    expect(migrated.err).not.toContain('--url');
     expect((await fetch(`${first.url}/readyz`)).status).toBe(200);
+    first.child.kill('SIGTERM');
+    await first.ended;
+    await expect(stat(`${store.slice('sqlite:'.length)}-server`)).rejects.toThrow('ENOENT');
+  });
+
+  it('starts where a server was killed, whatever that one has left', async () => {
+    const store = newStore();
+    const first = await serve(['--store', store]);
+    first.child.kill('SIGKILL');
+    await first.ended;
+    expect((await stat(`${store.slice('sqlite:'.length)}-server`)).isFile()).toBe(true);
+    const second = await serve(['--store', store]);
+    expect((await run(['migrate', '--store', store])).err).toContain(`process ${second.child.pid}, ${second.url}`);
   });
 
   it('does not start on a store in a folder that is not there', async () => {

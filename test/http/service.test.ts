@@ -24,6 +24,8 @@ describe('what the server says of itself', () => {
     const { text, headers } = await server.get('/metrics');
     expect(headers['content-type']).toMatch(/^text\/plain; version=0\.0\.4/);
     expect(text).toMatch(/^ebbmark_tasks_ready 2$/m);
+    expect(text).toMatch(/^ebbmark_store_bytes [1-9]\d+$/m);
+    expect(text).toMatch(/^ebbmark_store_free_bytes \d+$/m);
     expect(text).toMatch(/^# TYPE ebbmark_tasks_enqueued_total counter\nebbmark_tasks_enqueued_total 2$/m);
     expect((await server.get('/metrics')).text).toMatch(/^ebbmark_tasks_enqueued_total 2$/m);
     expect(text).toMatch(/^ebbmark_outcomes_unknown_total\{resolved="landed"\} 0$/m);
@@ -126,6 +128,7 @@ describe('/docs', () => {
         'GET /v1/schedules/{name}',
         'PUT /v1/schedules/{name}',
         'DELETE /v1/schedules/{name}',
+        'GET /v1/admin/backup',
         'GET /v1/admin/topics/{topic}/cursors',
         'GET /v1/admin/topics/{topic}/why',
         'POST /v1/admin/topics/{topic}/pause',

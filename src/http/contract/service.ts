@@ -42,6 +42,17 @@ export const Ready = Strict({
 export const QueueStatus = Strict({
   startedAt: Time(),
   store: Type.String(),
+  space: Nullable(
+    Strict({
+      bytes: Count({ description: 'Of the file.' }),
+      freeBytes: Count({ description: 'Free in it, after what was deleted.' }),
+      logBytes: Count({ description: 'Of the log beside it.' }),
+      limitBytes: Nullable(
+        Count({ description: 'How much may be in use before new tasks are refused; null: no bound.' }),
+      ),
+      givesBack: Type.Boolean({ description: 'Whether free space is given back to the disk.' }),
+    }),
+  ),
   activeTopics: Count({ description: 'Of the shards that this server schedules.' }),
   shards: Strict({ held: Count(), of: Count() }, { description: 'Shards of topics that this server schedules.' }),
   servers: Count({ description: 'Servers that take part on the store, this one included.' }),

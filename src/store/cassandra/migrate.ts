@@ -6,6 +6,11 @@
  * 2. A lock, a row with a time to live, is taken conditionally; who doesn't get it waits until it is free.
  * 3. Under it each file that is newer than the version is applied, statement by statement; each says IF NOT EXISTS. Then
  *    its number is recorded, conditionally, and the lock is given back.
+ *
+ * Servers of two versions work on one keyspace while a cluster is upgraded, one server after the other. A file that only
+ * adds what servers of the version before never look at says so in a comment, `-- beside: N`: programs that know files up
+ * to N may go on, and start, on a keyspace that has it. That is recorded before the file's own number, for programs that
+ * do not have the file. A file that says nothing, or changes what is there, shuts out all that do not know it.
  */
 import { randomUUID } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
@@ -22,6 +27,8 @@ import { DEFAULT_META, initialise } from './meta.ts';
 const SCHEMA = new URL('../../../schema/cassandra/', import.meta.url);
 
 const PART = 'ebbmark';
+/** Where it is recorded which programs may work beside a file: a row a file, their number as its name. */
+const BESIDE_PART = 'ebbmark-beside';
 /** The row of the lock, below every number of a file. */
 const LOCK = 0;
 /** How long the lock is held by somebody who died; no step takes that long. */
@@ -38,7 +45,7 @@ interface Step {
 }
 
 /** The numbered files, in order. Number 0 makes the table of versions and has none itself. */
-function files(): readonly Step[] {
+export function files(): readonly Step[] {
   return readdirSync(SCHEMA)
     .filter((name) => /^\d{3}_.*\.cql$/.test(name))
     .sort()
@@ -57,9 +64,16 @@ function statementsOf({ name }: Step): readonly string[] {
     .filter((statement) => statement !== '');
 }
 
+/** The oldest schema whose programs may work on a keyspace that has this file: its own where it says nothing. */
+export function besideOf({ number, name }: Step): number {
+  const said = /^-- beside: (\d+)\b/m.exec(readFileSync(new URL(name, SCHEMA), 'utf8'));
+  return said === null ? number : Number(said[1]);
+}
+
 /**
- * The number of the keyspace's schema, 0 where there is none.
- * @throws StoreDamagedError where it is one that this version doesn't know
+ * The number of the keyspace's schema, 0 where there is none. It may be a newer one than this version's, if each file
+ * that this version does not know lets its programs work beside it.
+ * @throws StoreDamagedError where one doesn't
  */
 export async function schemaNumber(cluster: Cluster): Promise<number> {
   const { keyspace } = cluster;
@@ -74,8 +88,17 @@ export async function schemaNumber(cluster: Cluster): Promise<number> {
   const number = Math.max(0, ...rows.map((row) => row.number as number));
   const latest = latestSchema();
   if (number <= latest) return number;
+  const besides = await cluster.rows(
+    `SELECT number, name FROM ${keyspace}.schema_version WHERE part = ?`,
+    [BESIDE_PART],
+    { serial: true },
+  );
+  const letsIn = new Map(besides.map((row) => [row.number as number, Number(row.name)]));
+  const newer = rows.map((row) => row.number as number).filter((one) => one > latest);
+  // Compared this way round, what cannot be read lets nobody in.
+  if (newer.every((one) => (letsIn.get(one) ?? one) <= latest)) return number;
   throw new StoreDamagedError(
-    `${cluster.name} was written by a newer Ebbmark (schema ${number}; this version knows up to ${latest}). ` +
+    `${cluster.name} was written by a newer Ebbmark (schema ${number}; this version knows up to ${latest}), and cannot be shared with this one. ` +
       'Use that version or a newer one. The keyspace was left as it is.',
   );
 }
@@ -113,14 +136,14 @@ export async function migrate(cluster: Cluster, migration: MigrationContext): Pr
   const { address, access, log } = migration;
   const to = latestSchema();
   const from = await schemaNumber(cluster);
-  if (from === to) return { from, to, applied: [] };
+  if (from >= to) return { from, to: from, applied: [] };
   await createKeyspace(cluster, address, log);
   const inKeyspace = await connectInKeyspace(address, access);
   try {
     for (const step of files().filter(({ number }) => number === LOCK)) await apply(inKeyspace, step);
     const token = randomUUID();
     while (!(await lock(cluster, token).catch(unlessBeingMade(false)))) {
-      if ((await schemaNumber(cluster)) === to) return { from, to, applied: [] };
+      if ((await schemaNumber(cluster)) >= to) return { from, to, applied: [] };
       await wait(LOCK_POLL_MS);
     }
     try {
@@ -147,6 +170,7 @@ async function applyAll(
       throw new StoreUnavailableError(`${cluster.name}: the lock of the migration was lost`);
     await apply(inKeyspace, step);
     if (step.number === 1) await initialise(cluster, address, { ...DEFAULT_META, ...meta });
+    await recordBeside(cluster, step);
     await record(cluster, step);
     log.info({ keyspace: cluster.keyspace, file: step.name }, 'applied to the schema');
     applied.push(step.name);
@@ -215,4 +239,10 @@ const record = (cluster: Cluster, { number, name }: Step): Promise<boolean> =>
   decided(cluster, {
     query: `INSERT INTO ${cluster.keyspace}.schema_version (part, number, name, applied_at) VALUES (?, ?, ?, toTimestamp(now())) IF NOT EXISTS`,
     params: [PART, number, name],
+  });
+
+const recordBeside = (cluster: Cluster, step: Step): Promise<boolean> =>
+  decided(cluster, {
+    query: `INSERT INTO ${cluster.keyspace}.schema_version (part, number, name) VALUES (?, ?, ?) IF NOT EXISTS`,
+    params: [BESIDE_PART, step.number, String(besideOf(step))],
   });

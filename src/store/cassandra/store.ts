@@ -47,7 +47,7 @@ export interface CassandraOptions extends CassandraCredentials {
  * Opens the store in a keyspace, once.
  * @throws StoreUnavailableError the cluster cannot be reached, or not a quorum of it; another try may succeed
  * @throws StoreOutdatedError its schema is missing or older, and `migrate` is off
- * @throws StoreDamagedError its schema is newer than this version, or something is missing in it
+ * @throws StoreDamagedError its schema is newer than this version and shuts it out, or something is missing in it
  * @throws QueueError `invalid-input` the address or a setting doesn't fit, or the cluster is too old
  */
 export async function openCassandraStore(options: CassandraOptions): Promise<CassandraStore> {
@@ -61,6 +61,11 @@ export async function openCassandraStore(options: CassandraOptions): Promise<Cas
     if (number < latestSchema()) {
       if (options.migrate === false) throw outdated(cluster, number);
       await migrate(cluster, { address, access, meta: options.meta ?? {}, log });
+    } else if (number > latestSchema()) {
+      log.warn(
+        { keyspace: cluster.keyspace, schema: number, known: latestSchema() },
+        'the keyspace has a newer schema than this version knows, which may work beside it until all servers are upgraded',
+      );
     }
     await cluster.learnReplicas();
     const meta = await readMeta(cluster, address);
@@ -114,6 +119,7 @@ export class CassandraStore implements Store {
   readonly description: string;
   readonly meta: StoreMeta;
   readonly exclusive = false;
+  readonly file = null;
   readonly #cluster: Cluster;
   readonly #clock: DatabaseClock;
   readonly #segments: Segments;

@@ -43,6 +43,7 @@ export interface MemoryStoreOptions {
 /** A store over tables in memory. */
 export class MemoryStore implements Store {
   readonly description = 'memory';
+  readonly file = null;
   readonly exclusive: boolean;
   readonly meta: StoreMeta;
   readonly now: () => number;

@@ -9,7 +9,8 @@
  *
  * A transaction takes about a mebibyte and leaves the rest to the next turn, so that the event loop is not held. Urgent
  * writes (claims and settlements) go first: what is settled makes room, what is enqueued adds to the load. At least one
- * of the others goes along each time, so that they never starve.
+ * of the others goes along each time, so that they never starve. What can wait for an idle moment (space that is given
+ * back) runs when there is nothing else, or with every eighth transaction where there always is.
  */
 import type { Database } from 'better-sqlite3';
 import { BATCH_BYTES } from '../../core/bounds.ts';
@@ -23,6 +24,8 @@ export interface Write<T> {
   /** About how much it writes. */
   readonly bytes: number;
   readonly urgent: boolean;
+  /** It waits until there is nothing else to write. */
+  readonly idle?: boolean;
   /** The answer where the disk failed in the commit itself, so that nobody knows; an error when absent. */
   readonly unknown?: T;
 }
@@ -33,12 +36,21 @@ interface Queued {
   reject(error: unknown): void;
 }
 
+/** Transactions that go before something idle at the most. */
+const IDLE_AFTER = 8;
+
 export class Committer {
   readonly #db: Database;
   readonly #path: string;
   readonly #maxBytes: number;
   #urgent: Queued[] = [];
   #others: Queued[] = [];
+  #idle: Queued[] = [];
+  /** Transactions since something idle ran. */
+  #busyFor = 0;
+  #commits = 0;
+  /** Called behind each group of writes. */
+  onCommit: () => void = () => {};
   #scheduled = false;
   #closed = false;
   /** Set by the first sign of damage: what is damaged is not written to again. */
@@ -54,16 +66,26 @@ export class Committer {
     if (this.#closed) return Promise.reject(new StoreUnavailableError(`${this.#path} is closed`));
     if (this.#damage !== null) return Promise.reject(this.#damage);
     return new Promise<T>((resolve, reject) => {
-      const queue = write.urgent ? this.#urgent : this.#others;
+      const queue = write.idle ? this.#idle : write.urgent ? this.#urgent : this.#others;
       queue.push({ write, resolve: resolve as (answer: unknown) => void, reject });
       this.#schedule();
     });
   }
 
+  /** Transactions that were committed. */
+  get commits(): number {
+    return this.#commits;
+  }
+
   /** Runs what is queued, now, and takes nothing more. */
   close(): void {
     this.#closed = true;
-    while (this.#urgent.length + this.#others.length > 0) this.#flush();
+    for (const { reject } of this.#idle.splice(0)) reject(new StoreUnavailableError(`${this.#path} is closed`));
+    while (this.#isWaiting) this.#flush();
+  }
+
+  get #isWaiting(): boolean {
+    return this.#urgent.length + this.#others.length + this.#idle.length > 0;
   }
 
   #schedule(): void {
@@ -72,7 +94,7 @@ export class Committer {
     setImmediate(() => {
       this.#scheduled = false;
       this.#flush();
-      if (this.#urgent.length + this.#others.length > 0) this.#schedule();
+      if (this.#isWaiting) this.#schedule();
     });
   }
 
@@ -80,11 +102,9 @@ export class Committer {
     const group = this.#take();
     if (group.length === 0) return;
     const answers = this.#runTogether(group);
-    if (answers !== null) {
-      for (let i = 0; i < group.length; i++) group[i]!.resolve(answers[i]);
-      return;
-    }
-    for (const queued of group) this.#runAlone(queued);
+    if (answers === null) for (const queued of group) this.#runAlone(queued);
+    else for (let i = 0; i < group.length; i++) group[i]!.resolve(answers[i]);
+    this.onCommit();
   }
 
   /** The writes of the next transaction. */
@@ -100,6 +120,10 @@ export class Committer {
       }
       queue.splice(0, taken);
     }
+    if (this.#idle.length > 0 && (group.length === 0 || ++this.#busyFor >= IDLE_AFTER)) {
+      this.#busyFor = 0;
+      group.push(this.#idle.shift()!);
+    }
     return group;
   }
 
@@ -110,6 +134,7 @@ export class Committer {
       this.#db.exec('BEGIN IMMEDIATE');
       const answers = group.map((queued) => queued.write.run());
       this.#db.exec('COMMIT');
+      this.#commits++;
       return answers;
     } catch {
       this.#rollback();
@@ -128,6 +153,7 @@ export class Committer {
       const answer = queued.write.run();
       committing = true;
       this.#db.exec('COMMIT');
+      this.#commits++;
       queued.resolve(answer);
     } catch (error) {
       this.#rollback();

@@ -17,42 +17,43 @@ const FULL_CHECK_BYTES = 256 * 1024 * 1024;
 const TABLES = ['meta', 'task', 'segment', 'checkpoint', 'message', 'topic', 'activity', 'shard'];
 
 export const damaged = (file: string, what: string): StoreDamagedError =>
-  new StoreDamagedError(`${file} is damaged: ${what}. The file was left as it is; restore it from a backup.`);
+  new StoreDamagedError(`${file} is damaged: ${what}. The file was left as it is; restore a backup that is whole.`);
 
 /**
  * Reads the header with plain file access.
+ * @param name what it is called in errors
  * @returns whether the file is empty, as one that is about to be created
  * @throws StoreDamagedError where the file is not a store of ours, or is cut short
  */
-export function checkHeader(file: string): boolean {
+export function checkHeader(file: string, name = file): boolean {
   const { header, size } = readHeader(file);
   if (size === 0) return true;
   if (header.toString('latin1', 0, MAGIC.length) !== MAGIC) {
     throw new StoreDamagedError(
-      `${file} is not an Ebbmark store: it does not begin as a SQLite file does. The file was left as it is.`,
+      `${name} is not an Ebbmark store: it does not begin as a SQLite file does. The file was left as it is.`,
     );
   }
-  if (size < HEADER_BYTES) throw damaged(file, `it is cut off after ${size} bytes`);
+  if (size < HEADER_BYTES) throw damaged(name, `it is cut off after ${size} bytes`);
   const application = header.readUInt32BE(68);
   if (application !== APPLICATION_ID) {
     throw new StoreDamagedError(
-      `${file} is a SQLite file of another application (application_id ${application}), not an Ebbmark store. ` +
+      `${name} is a SQLite file of another application (application_id ${application}), not an Ebbmark store. ` +
         'The file was left as it is.',
     );
   }
-  checkSchemaNumber(header.readUInt32BE(60), file);
-  checkSize(file, header, size);
+  checkSchemaNumber(header.readUInt32BE(60), name);
+  checkSize(file, name, header, size);
   return false;
 }
 
 /** A file is as long as its header says; beside a log it may still be about to grow. */
-function checkSize(file: string, header: Buffer, size: number): void {
+function checkSize(file: string, name: string, header: Buffer, size: number): void {
   const stored = header.readUInt16BE(16);
   const pageSize = stored === 1 ? 65_536 : stored;
-  if (pageSize < 512 || (pageSize & (pageSize - 1)) !== 0) throw damaged(file, `its page size is ${pageSize}`);
+  if (pageSize < 512 || (pageSize & (pageSize - 1)) !== 0) throw damaged(name, `its page size is ${pageSize}`);
   const pages = header.readUInt32BE(28);
   if (!existsSync(`${file}-wal`) && !existsSync(`${file}-journal`) && size < pages * pageSize) {
-    throw damaged(file, `it is cut off after ${size} of ${pages * pageSize} bytes`);
+    throw damaged(name, `it is cut off after ${size} of ${pages * pageSize} bytes`);
   }
 }
 

@@ -15,6 +15,8 @@ export interface Upgrade {
   readonly meta?: Partial<StoreMeta> | undefined;
   /** `false`: a file that is not there or not up to date is refused, and left as it is. */
   readonly migrate?: boolean | undefined;
+  /** The file is taken as it is, whatever schema it has up to the latest one; where there is none, it is refused. */
+  readonly asIs?: boolean | undefined;
 }
 
 interface Step {
@@ -39,7 +41,7 @@ export function checkSchemaNumber(number: number, path: string): void {
   if (number <= latest) return;
   throw new StoreDamagedError(
     `${path} was written by a newer Ebbmark (schema ${number}; this version knows up to ${latest}). ` +
-      'Use that version or a newer one. The file was left as it is.',
+      'Use that version or a newer one, or restore the backup from before the upgrade. The file was left as it is.',
   );
 }
 
@@ -48,18 +50,25 @@ export function checkSchemaNumber(number: number, path: string): void {
  * stopped anywhere. A new file also gets its application_id and its meta rows, all in the first transaction.
  * @throws StoreDamagedError the file is of a newer version; StoreOutdatedError where it is older and may not be changed
  */
-export function migrate(db: Database, path: string, { meta = {}, migrate: mayMigrate = true }: Upgrade): Migration {
+export function migrate(db: Database, path: string, upgrade: Upgrade): Migration {
+  const { meta = {}, migrate: mayMigrate = true, asIs = false } = upgrade;
   const from = Number(db.pragma('user_version', { simple: true }));
   checkSchemaNumber(from, path);
+  if (asIs && from > 0) return { from, to: from, applied: [] };
   const todo = steps().filter((step) => step.number > from);
-  if (todo.length > 0 && !mayMigrate) throw outdated(path, from);
+  if (todo.length > 0 && (asIs || !mayMigrate)) throw outdated(path, from);
   for (const step of todo) {
     const sql = readFileSync(fileURLToPath(new URL(step.name, SCHEMA)), 'utf8');
-    db.transaction(() => {
+    const apply = db.transaction(() => {
+      // For good: later only `ebbmark compact` can change it. Before anything else is written to the file.
+      if (step.number === 1) db.pragma('auto_vacuum = INCREMENTAL');
       db.exec(sql);
       if (step.number === 1) initialise(db, { ...EMBEDDED_META, ...meta });
       db.pragma(`user_version = ${step.number}`);
-    }).exclusive();
+    });
+    // What is exclusive from its beginning has written the first page by then.
+    if (step.number === 1) apply.deferred();
+    else apply.exclusive();
   }
   return { from, to: latestSchema(), applied: todo.map(({ name }) => name) };
 }

@@ -18,13 +18,15 @@ import { migrate, outdated, type Upgrade } from './migrate.ts';
 import { logFault } from './wal.ts';
 
 /** How long to wait for a process that is just letting go of the file. */
-const BUSY_MS = 200;
+export const BUSY_MS = 200;
 
 /** Pages of the log (`-wal`) after which a commit copies them into the file. */
-const CHECKPOINT_PAGES = 4_000;
+export const CHECKPOINT_PAGES = 4_000;
 
 export interface OpenFile {
   readonly db: Database.Database;
+  /** Where it is, without symbolic links; null: in memory. */
+  readonly path: string | null;
   /** What was done to bring it up to date. */
   readonly migration: Migration;
   /** Closes the connection and lets go of the lock. */
@@ -46,10 +48,10 @@ export function openFile(path: string, upgrade: Upgrade = {}): OpenFile {
   if (path === ':memory:') {
     const db = new Database(path);
     configure(db);
-    return { db, migration: migrate(db, path, upgrade), close: () => void db.close() };
+    return { db, path: null, migration: migrate(db, path, upgrade), close: () => void db.close() };
   }
   const file = locate(path);
-  if (upgrade.migrate === false && identityOf(file) === null) throw outdated(file, 0);
+  if ((upgrade.migrate === false || upgrade.asIs) && identityOf(file) === null) throw outdated(file, 0);
   const before = inspectFile(file);
   const { db, migration } = openExclusively(file, before.contentsChecked, upgrade);
   // Nobody else can be using it now: whoever reads a file with a log holds a lock that excludes ours.
@@ -58,6 +60,7 @@ export function openFile(path: string, upgrade: Upgrade = {}): OpenFile {
   openHere.add(identity);
   return {
     db,
+    path: file,
     migration,
     close: () => {
       db.close();
@@ -134,7 +137,8 @@ function guarded<T>(file: string, act: () => T): T {
   }
 }
 
-const hasLog = (file: string): boolean => (statSync(`${file}-wal`, { throwIfNoEntry: false })?.size ?? 0) > 0;
+/** Whether there is a log beside a file that says something. */
+export const hasLog = (file: string): boolean => (statSync(`${file}-wal`, { throwIfNoEntry: false })?.size ?? 0) > 0;
 
 /** The path without a symbolic link at its end: SQLite puts the log beside the file that is meant. */
 function locate(path: string): string {

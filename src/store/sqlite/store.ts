@@ -15,6 +15,7 @@ import {
   type SegmentChange,
   type ShardWrite,
   type Store,
+  type StoreFile,
   type StoreMeta,
   StoreUnavailableError,
   UNKNOWN,
@@ -32,6 +33,8 @@ import { Checkpoints, Nodes, Shards, Topics } from './registers.ts';
 import { Scans } from './scans.ts';
 import { Schedules } from './schedules.ts';
 import { Segments } from './segments.ts';
+import { Snapshots } from './snapshot.ts';
+import { Space } from './space.ts';
 
 export interface SqliteOptions {
   /** For a store that is created now; an existing one keeps what it was created with. */
@@ -77,8 +80,10 @@ export class SqliteStore implements Store {
   readonly description: string;
   readonly meta: StoreMeta;
   readonly exclusive = true;
+  readonly file: StoreFile | null;
   readonly #path: string;
-  readonly #file: OpenFile;
+  readonly #open: OpenFile;
+  readonly #snapshots: Snapshots | null;
   readonly #db: Database;
   readonly #now: () => number;
   readonly #maxBytes: number | null;
@@ -103,7 +108,7 @@ export class SqliteStore implements Store {
     this.description = `sqlite:${path}`;
     this.meta = meta;
     this.#path = path;
-    this.#file = file;
+    this.#open = file;
     this.#db = db;
     this.#now = now;
     this.#maxBytes = maxBytes;
@@ -113,6 +118,8 @@ export class SqliteStore implements Store {
       )
       .raw();
     this.#committer = new Committer(db, path);
+    this.#snapshots = file.path === null ? null : new Snapshots(db, file.path);
+    this.file = this.#snapshots === null ? null : this.#fileOf(file.path!, this.#snapshots);
     this.#segments = new Segments(db, meta.segmentSize);
     this.#entries = new Entries(db, this.#segments, meta.segmentSize);
     this.#changes = new Changes(db, this.#segments);
@@ -145,7 +152,19 @@ export class SqliteStore implements Store {
   async close() {
     if (!this.#db.open) return;
     this.#committer.close();
-    this.#file.close();
+    const closeFile = this.#snapshots?.close();
+    this.#open.close();
+    closeFile?.();
+  }
+
+  #fileOf(path: string, snapshots: Snapshots): StoreFile {
+    const space = new Space(this.#db, path, this.#committer, snapshots, this.#maxBytes);
+    this.#committer.onCommit = () => snapshots.committed();
+    return {
+      space: () => space.now(),
+      reclaim: () => space.reclaim(),
+      snapshot: () => snapshots.begin(),
+    };
   }
 
   readSegment(log: LogAddress, segment: number) {

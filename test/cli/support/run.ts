@@ -16,6 +16,8 @@ export interface RunOptions {
   readonly input?: string | Uint8Array;
   /** A module that is loaded before the program. */
   readonly preload?: string;
+  /** Where the program is; here when absent. */
+  readonly root?: string;
 }
 
 export interface Running {
@@ -27,10 +29,10 @@ export interface Running {
 }
 
 /** Starts `ebbmark` with nothing in its environment but what is given (and the path). */
-export function start(args: readonly string[], { env = {}, input, preload }: RunOptions = {}): Running {
+export function start(args: readonly string[], { env = {}, input, preload, root = ROOT }: RunOptions = {}): Running {
   const preloaded = preload === undefined ? [] : ['--import', preload];
   const child = spawn(process.execPath, ['--import', 'tsx', ...preloaded, 'src/cli.ts', ...args], {
-    cwd: ROOT,
+    cwd: root,
     env: { PATH: process.env.PATH ?? '', ...env },
     stdio: ['pipe', 'pipe', 'pipe'],
   });

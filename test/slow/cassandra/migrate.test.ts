@@ -1,6 +1,10 @@
 import { afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { latestSchema } from '../../../src/store/cassandra/migrate.ts';
-import { type CassandraOptions, openCassandraStore } from '../../../src/store/cassandra/store.ts';
+import { besideOf, files, latestSchema } from '../../../src/store/cassandra/migrate.ts';
+import {
+  type CassandraOptions,
+  migrateCassandraStore,
+  openCassandraStore,
+} from '../../../src/store/cassandra/store.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { range } from '../../conformance/harness.ts';
 import { keyspaceOf, type TestDatabase, testDatabase } from '../../support/cassandra/database.ts';
@@ -40,7 +44,7 @@ describe.skipIf(found === null)('the schema on Cassandra', () => {
     const opened = await Promise.all([1, 2, 3, 4].map(() => open({ address, meta: { segmentSize: 123 }, log })));
     for (const store of opened) expect(store.meta.segmentSize).toBe(123);
     expect(logged.filter((fields) => 'file' in fields)).toHaveLength(latestSchema());
-    const rows = await query(address, 'SELECT number FROM KEYSPACE.schema_version');
+    const rows = await query(address, "SELECT number FROM KEYSPACE.schema_version WHERE part = 'ebbmark'");
     expect(rows.map(({ number }) => number)).toEqual(range(1, latestSchema() + 1));
     const clock = opened[0]!.now();
     expect(Math.abs(clock - Date.now())).toBeLessThan(5_000);
@@ -65,7 +69,8 @@ describe.skipIf(found === null)('the schema on Cassandra', () => {
     await query(address, 'DROP TABLE KEYSPACE.shard');
     const store = await open({ address });
     expect(await store.readShards()).toEqual(new Map());
-    expect(await query(address, 'SELECT number FROM KEYSPACE.schema_version')).toHaveLength(latestSchema());
+    const rows = await query(address, "SELECT number FROM KEYSPACE.schema_version WHERE part = 'ebbmark'");
+    expect(rows).toHaveLength(latestSchema());
   });
 
   it('is not touched where it is newer than this version', async () => {
@@ -81,6 +86,43 @@ describe.skipIf(found === null)('the schema on Cassandra', () => {
         `newer Ebbmark (schema ${latestSchema() + 1}; this version knows up to ${latestSchema()})`,
       ),
     });
+  });
+
+  it('lets a server start that does not know its newest files, where each of them says so', async () => {
+    const address = database.newAddress();
+    await open({ address });
+    const [first, second] = [latestSchema() + 1, latestSchema() + 2];
+    const record = async (number: number, beside: number) => {
+      await query(
+        address,
+        `INSERT INTO KEYSPACE.schema_version (part, number, name) VALUES ('ebbmark-beside', ${number}, '${beside}') IF NOT EXISTS`,
+      );
+      await query(
+        address,
+        `INSERT INTO KEYSPACE.schema_version (part, number, name) VALUES ('ebbmark', ${number}, 'x') IF NOT EXISTS`,
+      );
+    };
+    await record(first, latestSchema());
+    const warned: object[] = [];
+    const log = { info: () => {}, warn: (fields: object) => warned.push(fields) };
+    expect(await (await open({ address, log })).readTopic('t')).toBeNull();
+    expect(warned).toContainEqual(expect.objectContaining({ schema: first, known: latestSchema() }));
+    expect(await (await open({ address, migrate: false })).readTopic('t')).toBeNull();
+    expect(await migrateCassandraStore({ address })).toEqual({ from: first, to: first, applied: [] });
+    // One that only those may share who know the file before it.
+    await record(second, first);
+    await expect(open({ address })).rejects.toThrow('cannot be shared with this one');
+  });
+
+  it('records who may work beside each file', async () => {
+    const address = database.newAddress();
+    await open({ address });
+    const rows = await query(address, "SELECT number, name FROM KEYSPACE.schema_version WHERE part = 'ebbmark-beside'");
+    expect(rows.map(({ number, name }) => [number, name])).toEqual(
+      files()
+        .filter(({ number }) => number > 0)
+        .map((step) => [step.number, String(besideOf(step))]),
+    );
   });
 
   it('is not made where that is off', async () => {
