@@ -7,6 +7,8 @@ import { defineConfig } from 'vitest/config';
 /** Several Cassandra nodes and servers at once, nodes that are killed and paused: `npm run test:cluster`. */
 const CLUSTER = ['coordinator', 'faults', 'outage', 'queue'].map((name) => `test/slow/cassandra/${name}.test.ts`);
 
+const BUILT = ['test/support/build.ts'];
+
 export default defineConfig({
   test: {
     reporters: ['default', './test/reporter.ts'],
@@ -17,6 +19,7 @@ export default defineConfig({
           include: ['test/**/*.test.ts'],
           exclude: ['test/slow/**'],
           pool: 'forks',
+          globalSetup: BUILT,
           // Vitest leaves one core to itself, which on two cores means no parallelism; most tests wait for the disk.
           maxWorkers: Math.max(2, availableParallelism() - 1),
           sequence: { groupOrder: 0 },
@@ -29,6 +32,7 @@ export default defineConfig({
           include: ['test/slow/**/*.test.ts'],
           exclude: CLUSTER,
           pool: 'forks',
+          globalSetup: BUILT,
           fileParallelism: false,
           sequence: { groupOrder: 1 },
           testTimeout: 600_000,
@@ -40,6 +44,7 @@ export default defineConfig({
           name: 'cluster',
           include: CLUSTER,
           pool: 'forks',
+          globalSetup: BUILT,
           fileParallelism: false,
           sequence: { groupOrder: 2 },
           testTimeout: 600_000,

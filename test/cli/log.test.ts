@@ -87,7 +87,7 @@ async function unread(stdout: 'pipe' | number) {
   const port = await freePort();
   const url = `http://127.0.0.1:${port}`;
   const args = ['serve', '--listen', `127.0.0.1:${port}`, '--store', `sqlite:${join(directory, 'q.db')}`];
-  const child = spawn(process.execPath, ['--import', 'tsx', 'src/cli.ts', ...args, '--log-level', 'debug'], {
+  const child = spawn(process.execPath, ['dist/cli.js', ...args, '--log-level', 'debug'], {
     cwd: ROOT,
     env: { PATH: process.env.PATH ?? '' },
     stdio: ['ignore', stdout, 'pipe'],

@@ -207,6 +207,13 @@ const KEYED: Readonly<Record<string, Keyed>> = {
     call: async () => ({ path: `/v1/admin/keys/${(await server.newKey()).id}` }),
     outside: NOT_FOR_SOME,
   },
+  getBackup: {
+    ...ADMIN,
+    allTopics: true,
+    right: 200,
+    call: async () => ({ path: '/v1/admin/backup' }),
+    outside: NOT_FOR_SOME,
+  },
   metrics: { ...ADMIN, allTopics: true, right: 200, call: async () => ({ path: '/metrics' }), outside: NOT_FOR_SOME },
   status: { ...ADMIN, allTopics: true, right: 200, call: async () => ({ path: '/status' }), outside: NOT_FOR_SOME },
 };
@@ -340,7 +347,7 @@ describe.each(operations)('$operationId', ({ method, operationId, security, resp
 
 /** What calls could have changed. */
 const snapshot = async () => ({
-  counts: { ...server.queue.status(), waiting: 0, lastScanAt: 0, oldestReadyMs: 0 },
+  counts: { ...server.queue.status(), waiting: 0, lastScanAt: 0, oldestReadyMs: 0, space: null },
   keys: await server.queue.keys.listKeys({ limit: 1000 }),
   schedules: await server.queue.schedules({ limit: 1000 }),
 });

@@ -267,7 +267,7 @@ describe('over HTTP', () => {
   test('a request that is refused ends its span; the server’s own fault is an error', async () => {
     const spans = startSdk();
     const server = await startServer({}, (app) => {
-      app.post('/v1/broken', { schema: { hide: true } }, () => {
+      app.post('/v1/broken', { schema: { hide: true }, config: { access: 'open' } }, () => {
         throw new Error('unforeseen');
       });
     });

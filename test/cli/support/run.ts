@@ -30,8 +30,8 @@ export interface Running {
 
 /** Starts `ebbmark` with nothing in its environment but what is given (and the path). */
 export function start(args: readonly string[], { env = {}, input, preload, root = ROOT }: RunOptions = {}): Running {
-  const preloaded = preload === undefined ? [] : ['--import', preload];
-  const child = spawn(process.execPath, ['--import', 'tsx', ...preloaded, 'src/cli.ts', ...args], {
+  const preloaded = preload === undefined ? [] : ['--import', 'tsx', '--import', preload];
+  const child = spawn(process.execPath, [...preloaded, 'dist/cli.js', ...args], {
     cwd: root,
     env: { PATH: process.env.PATH ?? '', ...env },
     stdio: ['pipe', 'pipe', 'pipe'],
