@@ -1,4 +1,4 @@
-/** A server in a process of its own, with many who connect and ask nothing, and with those who take their time to read. */
+/** A server in a process of its own, with many who connect and ask nothing. */
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -153,41 +153,5 @@ describe('a connection over the limit that stays', () => {
     expect(performance.now() - startedAt).toBeGreaterThan(4_000);
     expect(performance.now() - startedAt).toBeLessThan(8_000);
     await work();
-  });
-});
-
-describe('a reader that takes a byte a second', () => {
-  it('is ended after 30 s and as much again for each MiB, and what it leased is given back', async () => {
-    await startServer({});
-    // Larger than what the system takes on for who doesn't read, together with a page before it.
-    const tasks = Array.from({ length: 4 }, () => ({ payload: 'x'.repeat(250_000) }));
-    for (let n = 0; n < 5; n++) await call('POST', tasksPath('slow'), { tasks });
-    const small = Array.from({ length: 2 }, () => ({ payload: 'x'.repeat(100_000) }));
-    await call('POST', tasksPath('small'), { tasks: small });
-    const socket = net.connect(Number(url.port), '127.0.0.1');
-    onTestFinished(() => void socket.destroy());
-    socket.on('error', () => {});
-    const closed = once(socket, 'close');
-    const page = `GET ${tasksPath('slow')}?limit=1000 HTTP/1.1\r\nHost: localhost\r\n\r\n`;
-    const lease = '{"topics":["small"],"max":10,"leaseMs":600000}';
-    socket.write(
-      `${page}${page}POST /v1/leases HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: ${lease.length}\r\n\r\n${lease}`,
-    );
-    const timer = setInterval(() => socket.read(1), 1_000);
-    socket.pause();
-    const startedAt = performance.now();
-    while ((await metric('ebbmark_tasks_delivered_total')) < 2) await new Promise((resolve) => setImmediate(resolve));
-    expect(await metric('ebbmark_tasks_leased')).toBe(2);
-    while ((await metric('ebbmark_tasks_leased')) > 0) await new Promise((resolve) => setTimeout(resolve, 200));
-    const seconds = (performance.now() - startedAt) / 1000;
-    clearInterval(timer);
-    console.log({ endedAfterS: Math.round(seconds), taken: socket.bytesRead });
-    expect(seconds).toBeGreaterThan(30);
-    expect(seconds).toBeLessThan(30 * 6);
-    const again = JSON.parse((await call('POST', '/v1/leases', { topics: ['small'], max: 10 })).text);
-    expect(again.tasks.map(({ attempt }: { attempt: number }) => attempt)).toEqual([1, 1]);
-    // It reads on until it learns of it.
-    socket.resume();
-    await closed;
   });
 });

@@ -31,7 +31,9 @@ export interface Running {
 /** Starts `ebbmark` with nothing in its environment but what is given (and the path). */
 export function start(args: readonly string[], { env = {}, input, preload, root = ROOT }: RunOptions = {}): Running {
   const preloaded = preload === undefined ? [] : ['--import', 'tsx', '--import', preload];
-  const child = spawn(process.execPath, [...preloaded, 'dist/cli.js', ...args], {
+  // Another version is not built.
+  const program = root === ROOT ? ['dist/cli.js'] : ['--import', 'tsx', 'src/cli.ts'];
+  const child = spawn(process.execPath, [...preloaded, ...program, ...args], {
     cwd: root,
     env: { PATH: process.env.PATH ?? '', ...env },
     stdio: ['pipe', 'pipe', 'pipe'],

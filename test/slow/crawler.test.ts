@@ -3,8 +3,8 @@ import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { afterEach, describe, expect, it } from 'vitest';
 import type { PageRow } from '../../crawler-example/pages.ts';
-import { quickCrawl, readFound, tempDir } from './support/crawling.ts';
-import { type Answer, links, send, serve, site, type Web } from './support/web.ts';
+import { quickCrawl, readFound, tempDir } from '../crawler/support/crawling.ts';
+import { type Answer, links, send, serve, site, type Web } from '../crawler/support/web.ts';
 
 const open: { close(): Promise<void> }[] = [];
 afterEach(async () => {
