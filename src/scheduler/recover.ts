@@ -119,9 +119,14 @@ export async function recountDead(engine: Engine, log: Log, topic: Topic): Promi
     log.recount = false;
     let dead = 0;
     let pending = 0;
-    for await (const head of heads(engine, log, log.completion, end)) {
-      if (counts(head, topic)) dead++;
-      else if (head.status === 'pending') pending++;
+    try {
+      for await (const head of heads(engine, log, log.completion, end)) {
+        if (counts(head, topic)) dead++;
+        else if (head.status === 'pending') pending++;
+      }
+    } catch (error) {
+      log.recount = true;
+      throw error;
     }
     if (log.nextId !== end || log.ready !== before || log.recount) continue;
     log.ready = dead;

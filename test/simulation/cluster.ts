@@ -56,6 +56,8 @@ export class Cluster {
   readonly #slots = new Map<ServerProcess, number>();
   #processes = 0;
   restarts = 0;
+  /** When a server was last gone. */
+  lastGoneAt = Number.NEGATIVE_INFINITY;
   /** How likely a message between two servers gets lost. */
   lostMessages = 0;
 
@@ -137,6 +139,7 @@ export class Cluster {
     if (this.#running.get(slot)?.process === process) this.#running.delete(slot);
     process.cut();
     this.restarts++;
+    this.lastGoneAt = this.#loop.now;
     this.#loop.after(this.#random.around(this.#options.restartMs), () => this.#start(slot));
   }
 

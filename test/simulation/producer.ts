@@ -30,6 +30,8 @@ export class Producer extends Client {
           key === undefined ? {} : { idempotencyKey: key },
         ),
       );
+      // A delay counts from when a server took the call, however late that was.
+      for (const { input } of batch) this.#noteDue(input);
       if (answer.kind === 'ok') {
         for (const result of answer.value) if (result.id !== null) this.world.known.push({ topic, id: result.id });
         return;
@@ -60,10 +62,11 @@ export class Producer extends Client {
       ...(random.chance(0.1) ? { maxAttempts: random.int(1, 4) } : {}),
       ...(random.chance(0.1) ? { metadata: { trace: `t${token}` } } : {}),
     };
-    if (input.delayMs !== undefined) {
-      this.world.lastDueAt = Math.max(this.world.lastDueAt, this.world.loop.now + input.delayMs);
-    }
     return { token, input };
+  }
+
+  #noteDue({ delayMs }: TaskInput): void {
+    if (delayMs !== undefined) this.world.lastDueAt = Math.max(this.world.lastDueAt, this.world.loop.now + delayMs);
   }
 
   /** Where everybody takes hours, delays outlast the retention, and whole periods of the activity index. */

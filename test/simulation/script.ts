@@ -11,7 +11,7 @@ import { Squatter, Worker } from './worker.ts';
 
 /** Nothing may come up any more once nothing came up for so long: longer than any delay, lease and backoff there is. */
 const STILL_MS = 9_000;
-/** The same where the tables have nothing left that could come up. */
+/** The same where the tables have nothing left that could come up, and no server is taken over from. */
 const STILL_SETTLED_MS = 1_000;
 /** The same where a server has just gone whose shards others take over only once they have found that out. */
 const STILL_TAKEN_OVER_MS = 15_000;
@@ -196,7 +196,7 @@ export class Script {
         const answer = await client.lease({ max: 20, waitMs: STILL_SETTLED_MS, worker: name });
         // Where nobody hands out anything just now, nothing can be concluded from it.
         if (answer.kind !== 'ok' || answer.value.length > 0) lastAt = loop.now;
-        else if (loop.now - lastAt >= STILL_SETTLED_MS && this.#ledger.isSettled()) break;
+        else if (loop.now - lastAt >= STILL_SETTLED_MS && this.#isSettled()) break;
         if (answer.kind !== 'ok') await client.sleep(200);
         if (answer.kind !== 'ok' || answer.value.length === 0) continue;
         await client.settle({ ack: answer.value.map(({ leaseId }) => ({ leaseId, result: { by: name } })) });
@@ -205,6 +205,12 @@ export class Script {
     if (!(await this.#within(PATIENCE_MS * 10, Promise.all(workers)))) {
       this.violations.push('liveness: what is there could not be worked off');
     }
+  }
+
+  /** Nothing can come up any more, and all that there is was counted by whoever tells of it. */
+  #isSettled(): boolean {
+    const { cluster, loop } = this.#world;
+    return loop.now - cluster.lastGoneAt >= STILL_TAKEN_OVER_MS && this.#ledger.isSettled();
   }
 
   /** What there is to see at the end; the auditor compares it with what must be. */

@@ -51,6 +51,7 @@ const REGRESSIONS: readonly (readonly [seed: number, profile: Profile, found: st
 /** The same, since there are schedules and work in bulk. */
 const LATER_REGRESSIONS: typeof REGRESSIONS = [
   [2_828, 'clocks', 'a topic with an interval stood still for as long as its clock had been set back'],
+  [264, 'all', 'dead letters were counted wrong for good once the store was away while they were counted'],
 ];
 
 describe('the promises hold', () => {

@@ -515,8 +515,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'interval-forgotten-at-start',
     note: 'when the last lease was handed out is not looked for at a take-over',
-    seeds: 600,
-    profile: 'crashes',
+    seeds: 900,
+    profile: 'zombies',
     edits: [
       {
         file: 'src/queue/topics.ts',
