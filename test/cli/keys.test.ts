@@ -128,6 +128,9 @@ describe('commands', () => {
     expect(await ask(['enqueue', 'a', '1'], { EBBMARK_KEY: key })).toMatchObject({ code: 0, err: '' });
     expect(await ask(['lease', 'a'], { EBBMARK_KEY_FILE: file })).toMatchObject({ code: 0, err: '' });
     expect(await ask(['status'], { EBBMARK_KEY: ` ${key} ` })).toMatchObject({ code: 0 });
+    const copy = join(directory, 'copy.db');
+    expect((await ask(['backup', copy])).err).toMatch(/^unauthenticated: /);
+    expect(await ask(['backup', copy], { EBBMARK_KEY: key })).toMatchObject({ code: 0, err: '' });
 
     for (const env of [
       { EBBMARK_KEY: key, EBBMARK_KEY_FILE: file },
