@@ -50,6 +50,8 @@ export function admitRequests(app: App, { budgets, waits, answers }: Surrounding
     request.admission = admission;
     waits.whenOver(reply.raw, () => admission.gone());
     try {
+      // No body is read for nothing.
+      if (request.is404) throw new QueueError('not-found');
       admit(request.raw, admission, budgets, budget);
       done();
     } catch (error) {
