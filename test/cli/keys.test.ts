@@ -1,7 +1,9 @@
 /** API keys from the first one on: made on the store, asked for by the server, shown by commands. */
+import { existsSync } from 'node:fs';
 import { chmod, mkdtemp, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import Database from 'better-sqlite3';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { main } from '../../src/cli/main.ts';
 import { type Running, run, start } from './support/run.ts';
@@ -96,6 +98,17 @@ describe('a server that asks for keys', () => {
     // It has let go of the store.
     await firstKey(store);
     await serve(store);
+  });
+
+  it('ends, and lets go of the store, where its keys cannot be read', async () => {
+    const store = newStore();
+    await firstKey(store);
+    const path = store.slice('sqlite:'.length);
+    const db = new Database(path);
+    db.exec("UPDATE api_key SET roles = 'x'");
+    db.close();
+    expect(await run([...SERVE, store])).toMatchObject({ code: 1, signal: null });
+    expect(existsSync(`${path}-wal`)).toBe(false);
   });
 
   it('starts where its cluster is down, and lets nobody in until it knows who may', async () => {
