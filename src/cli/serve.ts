@@ -61,6 +61,14 @@ export async function serve(flags: Flags, env: Environment): Promise<void> {
     );
   }
 
+  const { statusListen } = settings;
+  const statusAddress = typeof statusListen === 'string' ? null : statusListen;
+  if (statusAddress !== null && !statusAddress.loopback) {
+    log.warn(
+      { listen: statusAddress.host },
+      'ANYONE who reaches the address of the status page can read names of topics: no key is asked for there, and it speaks no TLS',
+    );
+  }
   for (const { fields, message } of memoryWarnings(settings, isGiven('maxMemoryBytes', flags, env))) {
     log.warn(fields, message);
   }
@@ -70,8 +78,6 @@ export async function serve(flags: Flags, env: Environment): Promise<void> {
   await mustBeFree(host, port).catch((error: unknown) => {
     throw isServerOf(settings.store, port) ? new CommandError(inUseBy(settings.store, 'serve')) : error;
   });
-  const { statusListen } = settings;
-  const statusAddress = typeof statusListen === 'string' ? null : statusListen;
   if (statusAddress !== null) await statusMustBeFree(statusAddress);
   const newFile = newFileOf(settings.store);
   if (newFile !== null && asksForKeys) throw noKey(options.store);
