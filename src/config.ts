@@ -529,7 +529,7 @@ export function readServerSettings(flags: Flags, env: Environment): Values<(type
     const shown = JSON.stringify(`${statusListen.host}:${statusListen.port}`);
     if (!statusListen.loopback && !values.allowPublic) {
       throw new ConfigError([
-        `${source}: ${shown} is not a loopback address: anyone who reaches the port could read names of topics; for example: ${SETTINGS.statusListen.example}, or --${SETTINGS.allowPublic.flag} (${SETTINGS.allowPublic.env}=on) behind something that keeps others out`,
+        `${source}: ${shown} is not a loopback address: anyone who reaches the port could read names of topics; for example: ${SETTINGS.statusListen.example}, or --${SETTINGS.allowPublic.flag} (${SETTINGS.allowPublic.env}=on) behind something that keeps others out, with ${SETTINGS.requireKeys.env}=on, or no other call asks for keys either`,
       ]);
     }
     if (

@@ -20,7 +20,7 @@ import {
 import { QueueError } from '../core/errors.ts';
 import type { HttpLogger } from '../http/app.ts';
 import { inputShareOf, limitsFrom } from '../http/budgets.ts';
-import { createServer, createStatusServer } from '../http/server.ts';
+import { createServer, createStatusServer, type HttpServer } from '../http/server.ts';
 import { VERSION } from '../http/version.ts';
 import { openLocalQueue } from '../queue/open.ts';
 import type { LocalQueue } from '../queue/queue.ts';
@@ -61,6 +61,14 @@ export async function serve(flags: Flags, env: Environment): Promise<void> {
     );
   }
 
+  const { statusListen } = settings;
+  const statusAddress = typeof statusListen === 'string' ? null : statusListen;
+  if (statusAddress !== null && !statusAddress.loopback) {
+    log.warn(
+      { listen: statusAddress.host },
+      'ANYONE who reaches the address of the status page can read names of topics: no key is asked for there, and it speaks no TLS',
+    );
+  }
   for (const { fields, message } of memoryWarnings(settings, isGiven('maxMemoryBytes', flags, env))) {
     log.warn(fields, message);
   }
@@ -70,8 +78,6 @@ export async function serve(flags: Flags, env: Environment): Promise<void> {
   await mustBeFree(host, port).catch((error: unknown) => {
     throw isServerOf(settings.store, port) ? new CommandError(inUseBy(settings.store, 'serve')) : error;
   });
-  const { statusListen } = settings;
-  const statusAddress = typeof statusListen === 'string' ? null : statusListen;
   if (statusAddress !== null) await statusMustBeFree(statusAddress);
   const newFile = newFileOf(settings.store);
   if (newFile !== null && asksForKeys) throw noKey(options.store);
@@ -86,7 +92,6 @@ export async function serve(flags: Flags, env: Environment): Promise<void> {
     if (error instanceof StoreInUseError) throw new CommandError(inUseBy(settings.store, 'serve'));
     throw error instanceof StoreOutdatedError ? outdated(error.message, options.store) : error;
   });
-  if (asksForKeys) await mustHaveKey(queue, options.store, log);
   if (newFile !== null) log.info({ path: newFile }, 'created a new store');
   if (queue.status().space?.givesBack === false) {
     log.info(
@@ -94,42 +99,44 @@ export async function serve(flags: Flags, env: Environment): Promise<void> {
       'this file was made by an older version: space of what was deleted is used again, and not given back to the disk, until `ebbmark compact` was run on it',
     );
   }
-  const server = await createServer(queue, {
-    maxBodyBytes: settings.maxBodyBytes,
-    budgets: {
-      memoryBytes: settings.maxMemoryBytes,
-      tasks: settings.maxTasks,
-      connections: settings.maxConnections,
-    },
-    leasesHeld: () => queue.leasesHeld,
-    // Who needs a key gains nothing by a name: a page that has its own name point here has none.
-    anyHost: settings.allowPublic || asksForKeys,
-    log,
-    keys: asksForKeys ? queue.keys : undefined,
-    logLinesDropped: dropped,
-    statusPage: statusListen === 'main',
-    peers: queue.peers,
-    processMetrics: true,
-    ...(certificates.own === null ? {} : { tls: certificates.own }),
-  });
-  const statusServer =
-    statusAddress === null
-      ? null
-      : createStatusServer(queue, {
-          anyHost: !statusAddress.loopback,
-          log,
-          budgets: server.budgets,
-          logLinesDropped: dropped,
-        });
+  const open: { stop(graceMs?: number): Promise<void> }[] = [queue];
+  let server: HttpServer;
   let url: string;
   try {
+    if (asksForKeys) await mustHaveKey(queue, options.store, log);
+    server = await createServer(queue, {
+      maxBodyBytes: settings.maxBodyBytes,
+      budgets: {
+        memoryBytes: settings.maxMemoryBytes,
+        tasks: settings.maxTasks,
+        connections: settings.maxConnections,
+      },
+      leasesHeld: () => queue.leasesHeld,
+      // Who needs a key gains nothing by a name: a page that has its own name point here has none.
+      anyHost: settings.allowPublic || asksForKeys,
+      log,
+      keys: asksForKeys ? queue.keys : undefined,
+      logLinesDropped: dropped,
+      statusPage: statusListen === 'main',
+      peers: queue.peers,
+      processMetrics: true,
+      ...(certificates.own === null ? {} : { tls: certificates.own }),
+    });
+    open.push(server);
     url = await server.listen(host, port);
     if (statusAddress !== null) {
-      const status = await statusServer!.listen(statusAddress.host, statusAddress.port);
+      const statusServer = createStatusServer(queue, {
+        anyHost: !statusAddress.loopback,
+        log,
+        budgets: server.budgets,
+        logLinesDropped: dropped,
+      });
+      open.push(statusServer);
+      const status = await statusServer.listen(statusAddress.host, statusAddress.port);
       log.info({ url: `${status}/status` }, 'the status page');
     }
   } catch (error) {
-    await Promise.all([server.stop(0), queue.stop()]);
+    await Promise.all(open.map((one) => one.stop(0)));
     throw error;
   }
   const { store } = settings;
@@ -154,7 +161,7 @@ export async function serve(flags: Flags, env: Environment): Promise<void> {
       if (err) log.fatal({ err }, 'an error that nobody caught; stopping');
       else log.info({ signal }, 'stopping');
       // At once: others go on with the shards while requests here come to their end.
-      await Promise.all([server.stop(REQUESTS_MS), statusServer?.stop(), queue.stop()]);
+      await Promise.all(open.map((one) => one.stop(REQUESTS_MS)));
       forget();
       log.info({}, 'stopped');
       await flush(FLUSH_MS);
@@ -201,8 +208,7 @@ function advertised(url: string): string {
 }
 
 /**
- * A server that nobody can call is stopped at its start, and lets go of its store, so that a key can be made there. One that
- * has not reached its store yet cannot tell: it starts, and refuses calls until it can.
+ * A server that nobody can call does not start, so that a key can be made on its store. One that has not reached its store yet cannot tell: it starts, and refuses calls until it can.
  * @throws CommandError
  */
 async function mustHaveKey(queue: LocalQueue, store: string, log: HttpLogger): Promise<void> {
@@ -211,9 +217,7 @@ async function mustHaveKey(queue: LocalQueue, store: string, log: HttpLogger): P
     log.warn({ err: error }, 'calls need an API key; whether there is one is known once the store is reached');
     return true;
   });
-  if (hasKey) return;
-  await queue.stop();
-  throw noKey(store);
+  if (!hasKey) throw noKey(store);
 }
 
 /** Takes an address and lets go of it. @throws what keeps it from being taken */

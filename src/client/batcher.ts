@@ -1,7 +1,7 @@
 import { type Context, context, ROOT_CONTEXT } from '@opentelemetry/api';
 import { BATCH_BYTES, BATCH_ENTRIES } from '../core/bounds.ts';
 import { callIn } from '../telemetry/spans.ts';
-import { isFull, isRefusal } from './errors.ts';
+import { isOfAll, isRefusal } from './errors.ts';
 
 /** How long an item waits for others while another call is under way, in milliseconds. */
 const LINGER_MS = 3;
@@ -24,7 +24,8 @@ const CALLS = 4;
  * enough for a call.
  *
  * Where a call of several is refused as a whole, nothing of it was done, and each goes again alone: what is wrong with
- * one is no matter of the others.
+ * one is no matter of the others. But for what is so of all: it would be refused again, and each would cost a call of who
+ * has too many already, or a token of the key's rate.
  */
 export class Batcher<I, O> {
   readonly #send: (items: readonly I[]) => Promise<readonly O[]>;
@@ -89,8 +90,7 @@ export class Batcher<I, O> {
       const answers = await callIn(of, () => this.#send(batch.map(({ item }) => item)));
       for (const [at, { resolve }] of batch.entries()) resolve(answers[at]!);
     } catch (error) {
-      // One by one they would be refused again, and each would cost a call of who has too many already.
-      if (batch.length > 1 && isRefusal(error) && !isFull(error))
+      if (batch.length > 1 && isRefusal(error) && !isOfAll(error))
         await Promise.all(batch.map((one) => this.#carry([one])));
       else for (const { reject } of batch) reject(error);
     }

@@ -121,10 +121,10 @@ export const isPassing = (error: unknown): boolean =>
 export const isRefusal = (error: unknown): error is QueueError =>
   error instanceof QueueError && error.code !== 'internal' && !PASSING.has(error.code);
 
-const FULL: ReadonlySet<ErrorCode> = new Set(['topic-full', 'store-full']);
+const OF_ALL: ReadonlySet<ErrorCode> = new Set(['topic-full', 'store-full', 'unauthenticated', 'forbidden']);
 
-/** Whether there was no room: for none of a call that was refused as a whole. */
-export const isFull = (error: unknown): boolean => error instanceof QueueError && FULL.has(error.code);
+/** Whether what was refused would be so item by item, too: there is no room for any, or its caller may send none. */
+export const isOfAll = (error: QueueError): boolean => OF_ALL.has(error.code);
 
 /** Whether a lease is not held any more. */
 export const isLeaseLost = (code: string): boolean => code === 'lease-lost' || code === 'lease-invalid';

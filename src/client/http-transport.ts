@@ -83,14 +83,7 @@ export class HttpTransport {
         else reject(signal.reason);
         return;
       }
-      let secure: SecureOptions;
-      try {
-        secure = this.#secure();
-      } catch (error) {
-        reject(this.#failure(error as Error, false, false));
-        return;
-      }
-      let arrived = false;
+      const secure = this.#secureOrFail();
       let asked = false;
       const sent: Record<string, string | number> = {
         accept: 'application/json',
@@ -108,6 +101,7 @@ export class HttpTransport {
         path: this.#basePath + path,
         headers: sent,
       });
+      const mayHaveArrived = this.#arrivalOf(request);
       const end = (): void => {
         clearTimeout(timer);
         signal?.removeEventListener('abort', abort);
@@ -116,12 +110,12 @@ export class HttpTransport {
         end();
         if (asked) resolve(null);
         else if (signal?.aborted) reject(signal.reason);
-        else reject(this.#failure(error, arrived, request.reusedSocket));
+        else reject(this.#failure(error, mayHaveArrived(), request.reusedSocket));
       };
       const abort = (): void => {
         asked = onAbort === 'ask';
         // Nothing has gone out yet, so nothing can come back.
-        if (!asked || request.socket === null || !arrived) request.destroy();
+        if (!asked || request.socket === null || !mayHaveArrived()) request.destroy();
         else {
           request.socket.end();
           clearTimeout(timer);
@@ -130,13 +124,6 @@ export class HttpTransport {
       };
       let timer = setTimeout(() => request.destroy(new Error(`no answer within ${timeoutMs} ms`)), timeoutMs);
       signal?.addEventListener('abort', abort, { once: true });
-      request.once('socket', (socket) => {
-        if (!socket.connecting) arrived = true;
-        else
-          socket.once(this.#connected, () => {
-            arrived = true;
-          });
-      });
       // Not once: a connection that breaks amid an answer tells it to both, and to the request maybe twice.
       request.on('error', fail);
       request.once('response', (response) => {
@@ -162,9 +149,15 @@ export class HttpTransport {
    */
   stream(path: string, accept: string, timeoutMs: number): Promise<http.IncomingMessage> {
     return new Promise((resolve, reject) => {
-      const request = this.#request({ ...this.#target, path: this.#basePath + path, headers: { accept } });
+      const request = this.#request({
+        ...this.#target,
+        ...this.#secureOrFail(),
+        path: this.#basePath + path,
+        headers: { accept, ...this.#authorization },
+      });
+      const mayHaveArrived = this.#arrivalOf(request);
       request.setTimeout(timeoutMs, () => request.destroy(new Error(`nothing came within ${timeoutMs} ms`)));
-      request.on('error', (error) => reject(this.#failure(error, true, request.reusedSocket)));
+      request.on('error', (error) => reject(this.#failure(error, mayHaveArrived(), request.reusedSocket)));
       request.once('response', resolve);
       request.end();
     });
@@ -173,6 +166,28 @@ export class HttpTransport {
   /** Cuts all calls, and lets go of the connections. */
   close(): void {
     this.#agent.destroy();
+  }
+
+  /** Tells whether anything of a request may have gone out by now. */
+  #arrivalOf(request: http.ClientRequest): () => boolean {
+    let hasArrived = false;
+    request.once('socket', (socket) => {
+      if (!socket.connecting) hasArrived = true;
+      else
+        socket.once(this.#connected, () => {
+          hasArrived = true;
+        });
+    });
+    return () => hasArrived;
+  }
+
+  /** @throws ConnectionError where the certificates are no good by now */
+  #secureOrFail(): SecureOptions {
+    try {
+      return this.#secure();
+    } catch (error) {
+      throw this.#failure(error as Error, false, false);
+    }
   }
 
   #failure(error: NodeJS.ErrnoException, mayHaveArrived: boolean, reused: boolean): ConnectionError {

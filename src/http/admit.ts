@@ -18,36 +18,41 @@ const MAX_HEADERS = 100;
 /** Requests of one connection that are not answered yet. Node reads on and on while the first one waits. */
 const MAX_PIPELINED = 64;
 
+/** Closes connections that have too many requests under way. Before all other hooks: what those refuse is answered, too. */
+export function limitPipelining(app: App, { budgets, waits }: Surroundings): void {
+  const unanswered = new WeakMap<Socket, number>();
+
+  app.addHook('onRequest', ({ raw }, reply, done) => {
+    const pending = (unanswered.get(raw.socket) ?? 0) + 1;
+    unanswered.set(raw.socket, pending);
+    waits.whenOver(reply.raw, () => unanswered.set(raw.socket, unanswered.get(raw.socket)! - 1));
+    if (pending <= MAX_PIPELINED) {
+      done();
+      return;
+    }
+    budgets.countRefusal('pipelining');
+    // An answer would have to wait behind the others, and take up room meanwhile.
+    raw.socket.destroy();
+    done(new QueueError('busy'));
+  });
+}
+
 /**
  * Adds the hooks that admit requests; after those that say who may come in at all.
  * @param maxBodyBytes of one request
  */
 export function admitRequests(app: App, { budgets, waits, answers }: Surroundings, maxBodyBytes: number): void {
-  const unanswered = new WeakMap<Socket, number>();
-
   app.decorateRequest('admission');
   app.addHook('onRequest', (request, reply, done) => {
-    const { raw } = request;
     const { budget } = request.routeOptions.config;
     const isInput = budget === 'enqueue' || budget === 'publish';
     const admission = new Admission(budgets, isInput ? budgets.input : budgets.rest, reply.raw, maxBodyBytes);
     request.admission = admission;
-    const pending = (unanswered.get(raw.socket) ?? 0) + 1;
-    unanswered.set(raw.socket, pending);
-    waits.whenOver(reply.raw, () => {
-      unanswered.set(raw.socket, unanswered.get(raw.socket)! - 1);
-      answers.ended(reply.raw);
-      admission.gone();
-    });
-    if (pending > MAX_PIPELINED) {
-      budgets.countRefusal('pipelining');
-      // An answer would have to wait behind the others, and take up room meanwhile.
-      raw.socket.destroy();
-      done(new QueueError('busy'));
-      return;
-    }
+    waits.whenOver(reply.raw, () => admission.gone());
     try {
-      admit(raw, admission, budgets, budget);
+      // No body is read for nothing.
+      if (request.is404) throw new QueueError('not-found');
+      admit(request.raw, admission, budgets, budget);
       done();
     } catch (error) {
       done(error as Error);
@@ -57,8 +62,11 @@ export function admitRequests(app: App, { budgets, waits, answers }: Surrounding
   app.addHook('onSend', (request, reply, payload: unknown, done) => {
     const { raw, admission } = request;
     if (!raw.complete) dropRest(raw, reply.raw);
-    const bytes = typeof payload === 'string' || payload instanceof Uint8Array ? Buffer.byteLength(payload) : 0;
-    answers.begins(reply.raw, bytes);
+    const isWhole = typeof payload === 'string' || payload instanceof Uint8Array;
+    // What is read as it is sent takes no room for all of it, but as long as all of it takes.
+    const bytes = isWhole ? Buffer.byteLength(payload) : 0;
+    answers.begins(reply.raw, isWhole ? bytes : Number(reply.getHeader('content-length') ?? 0));
+    waits.whenOver(reply.raw, () => answers.ended(reply.raw));
     // There is none where it failed before it came to the hooks.
     if (admission?.answers(bytes, isRefusable(request, reply)) ?? true) {
       done();

@@ -29,7 +29,7 @@ export class Answers {
   }
 
   begins(response: ServerResponse, bytes: number): void {
-    if (!response.destroyed) this.#open.set(response, { since: performance.now(), bytes });
+    this.#open.set(response, { since: performance.now(), bytes });
   }
 
   ended(response: ServerResponse): void {

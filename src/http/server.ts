@@ -5,7 +5,7 @@ import type { Queue } from '../queue/api.ts';
 import type { Keyring } from '../queue/keys.ts';
 import type { PeerService } from '../queue/peers.ts';
 import { controlAccess } from './access.ts';
-import { admitRequests } from './admit.ts';
+import { admitRequests, limitPipelining } from './admit.ts';
 import { Answers } from './answers.ts';
 import type { App, HttpLogger, Surroundings } from './app.ts';
 import { readsJson } from './body.ts';
@@ -143,6 +143,7 @@ export async function createServer(queue: Queue, options: ServerOptions = {}): P
     }),
   };
 
+  limitPipelining(app, surroundings);
   measureRequests(app, surroundings);
   traceRequests(app);
   for (const schema of NAMED) app.addSchema(schema);

@@ -7,7 +7,7 @@ import type { Environment } from './environment.ts';
 import { isFull, type LeaseCall, type Leaser } from './lease.ts';
 import type { Measures } from './measures.ts';
 import { PeerWaits } from './peer-waits.ts';
-import { type PeerCalls, type Transport, unlessUnreachable } from './peers.ts';
+import { type PeerCalls, type Transport, unlessBusy } from './peers.ts';
 import { type CheckedLease, checkLease, checkLeaseFields } from './validate.ts';
 
 /** How long another server may take to lease what it has, in milliseconds. */
@@ -163,7 +163,7 @@ export class Dispatcher {
 
   async #censusOf(node: NodeRow, input: LeaseRequest): Promise<readonly number[]> {
     const call = this.#transport.call(node, 'census', asked(input), { timeoutMs: LEASE_TIMEOUT_MS });
-    return (await unlessUnreachable(call))?.ready ?? [];
+    return (await unlessBusy(call))?.ready ?? [];
   }
 
   /** @returns whether it was asked for what it does not hold */
@@ -174,9 +174,7 @@ export class Dispatcher {
     const max = Math.min(LEASE_TASKS, request.max - call.tasks.length);
     const had = input.maxPerTopic === undefined || call.had.size === 0 ? {} : { had: Object.fromEntries(call.had) };
     const body = { request: { ...asked(input), max }, ...had };
-    const answer = await unlessUnreachable(
-      this.#transport.call(node, 'lease', body, { signal, timeoutMs: LEASE_TIMEOUT_MS }),
-    );
+    const answer = await unlessBusy(this.#transport.call(node, 'lease', body, { signal, timeoutMs: LEASE_TIMEOUT_MS }));
     const tasks = answer?.tasks ?? [];
     for (const task of tasks) {
       call.tasks.push(task);

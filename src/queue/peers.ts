@@ -157,3 +157,13 @@ export async function unlessUnreachable<T>(call: Promise<T>): Promise<T | null> 
     throw error;
   }
 }
+
+/** The same, where a server that has no room for the call is as good as one that gives no answer. */
+export async function unlessBusy<T>(call: Promise<T>): Promise<T | null> {
+  try {
+    return await unlessUnreachable(call);
+  } catch (error) {
+    if (error instanceof QueueError && error.code === 'busy') return null;
+    throw error;
+  }
+}

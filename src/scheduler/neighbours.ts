@@ -19,7 +19,7 @@ import {
   type PeerCalls,
   type PeerMethod,
   type Transport,
-  unlessUnreachable,
+  unlessBusy,
 } from '../queue/peers.ts';
 import type { Waiting } from '../queue/quotas.ts';
 import type { ActivityRow, NodeRow } from '../store/store.ts';
@@ -251,7 +251,7 @@ export class Neighbours {
   ): Promise<PeerCalls[M]['answer'] | null> {
     const { env } = this.#engine;
     if ((this.#unreachable.get(holder.id) ?? 0) > env.monotonic()) return null;
-    const answer = await unlessUnreachable(this.#transport.call(holder, method, body, { timeoutMs: TELL_TIMEOUT_MS }));
+    const answer = await unlessBusy(this.#transport.call(holder, method, body, { timeoutMs: TELL_TIMEOUT_MS }));
     if (answer !== null) this.#unreachable.delete(holder.id);
     else this.#unreachable.set(holder.id, env.monotonic() + UNREACHABLE_MS);
     return answer;

@@ -158,6 +158,7 @@ describe('server settings', () => {
     ['9001', 'is not main, off, or HOST:PORT'],
     ['127.0.0.1:70000', 'is not main, off, or HOST:PORT'],
     ['0.0.0.0:9001', 'is not a loopback address: anyone who reaches the port could read names of topics'],
+    ['10.0.0.1:9001', 'with EBBMARK_REQUIRE_KEYS=on, or no other call asks for keys either'],
     ['127.0.0.1:8080', 'is where the server listens; for example: main'],
   ])('refuse to put it to %j', (text, message) => {
     expect(faultsOf({}, { EBBMARK_STATUS_LISTEN: text })).toEqual([expect.stringContaining(message)]);

@@ -1,7 +1,9 @@
 /** API keys from the first one on: made on the store, asked for by the server, shown by commands. */
+import { existsSync } from 'node:fs';
 import { chmod, mkdtemp, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import Database from 'better-sqlite3';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { main } from '../../src/cli/main.ts';
 import { type Running, run, start } from './support/run.ts';
@@ -98,6 +100,17 @@ describe('a server that asks for keys', () => {
     await serve(store);
   });
 
+  it('ends, and lets go of the store, where its keys cannot be read', async () => {
+    const store = newStore();
+    await firstKey(store);
+    const path = store.slice('sqlite:'.length);
+    const db = new Database(path);
+    db.exec("UPDATE api_key SET roles = 'x'");
+    db.close();
+    expect(await run([...SERVE, store])).toMatchObject({ code: 1, signal: null });
+    expect(existsSync(`${path}-wal`)).toBe(false);
+  });
+
   it('starts where its cluster is down, and lets nobody in until it knows who may', async () => {
     // Port 9 of loopback: nothing listens there.
     const server = await serve('cassandra://127.0.0.1:9/none');
@@ -128,6 +141,9 @@ describe('commands', () => {
     expect(await ask(['enqueue', 'a', '1'], { EBBMARK_KEY: key })).toMatchObject({ code: 0, err: '' });
     expect(await ask(['lease', 'a'], { EBBMARK_KEY_FILE: file })).toMatchObject({ code: 0, err: '' });
     expect(await ask(['status'], { EBBMARK_KEY: ` ${key} ` })).toMatchObject({ code: 0 });
+    const copy = join(directory, 'copy.db');
+    expect((await ask(['backup', copy])).err).toMatch(/^unauthenticated: /);
+    expect(await ask(['backup', copy], { EBBMARK_KEY: key })).toMatchObject({ code: 0, err: '' });
 
     for (const env of [
       { EBBMARK_KEY: key, EBBMARK_KEY_FILE: file },

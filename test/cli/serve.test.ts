@@ -176,6 +176,11 @@ describe('ebbmark serve', () => {
     // 127.0.0.2 is loopback: nothing here may really be public.
     const server = await serve(['--listen', '127.0.0.2:0']);
     expect(server.url).toMatch(/^http:\/\/127\.0\.0\.2:\d+$/);
+    // Nor is this one: it is nobody's (RFC 5737).
+    const page = ['--status-listen', '192.0.2.1:9001', '--allow-public', '--store', newStore()];
+    const apart = await run(['serve', '--listen', '127.0.0.1:0', ...page]);
+    expect(apart).toMatchObject({ code: 1, err: expect.stringContaining('EADDRNOTAVAIL') });
+    expect(apart.out).toContain('ANYONE who reaches the address of the status page');
   });
 
   it('takes budgets from flags and environment, and warns of memory that is more than half of what there is', async () => {

@@ -2,7 +2,9 @@
 
 import type { X509Certificate } from 'node:crypto';
 import { once } from 'node:events';
-import { chmod, rename, writeFile } from 'node:fs/promises';
+import { chmod, mkdtemp, rename, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { connect } from 'node:tls';
 import { beforeAll, expect, it, onTestFinished } from 'vitest';
 import { Client } from '../../src/client/index.ts';
@@ -66,7 +68,9 @@ async function shownBy(url: string): Promise<string> {
 
 it('is spoken by the server and by every way to call it, with certificates on both sides', async () => {
   const files = await write();
-  const server = await serve(serverEnv(files));
+  const directory = await mkdtemp(join(tmpdir(), 'ebbmark-tls-'));
+  const server = await serve(serverEnv(files), ['--store', `sqlite:${join(directory, 'queue.db')}`]);
+  onTestFinished(() => rm(directory, { recursive: true }));
   expect(server.url).toMatch(/^https:/);
   const env = { ...clientEnv(files), EBBMARK_URL: server.url };
   expect(await run(['enqueue', 'mail', '1'], { env })).toMatchObject({ code: 0, err: '' });
@@ -74,6 +78,10 @@ it('is spoken by the server and by every way to call it, with certificates on bo
   const flags = ['--url', server.url, '--tls-ca', files.ca];
   const shown = ['--tls-client-cert', files.clientCert, '--tls-client-key', files.clientKey];
   expect(await run([...flags, 'lease', 'mail', ...shown])).toMatchObject({ code: 0, err: '' });
+  const backup = (more: readonly string[]) => run(['backup', join(directory, 'copy.db'), ...more]);
+  expect(await backup([...flags, ...shown])).toMatchObject({ code: 0, err: '' });
+  const mistrusted = await backup(['--url', server.url, ...shown, '--force']);
+  expect(mistrusted).toMatchObject({ code: 1, err: expect.stringContaining('is not believed') });
 
   const unknown = await run(['topics'], { env: { EBBMARK_URL: server.url } });
   expect(unknown).toMatchObject({ code: 1, out: '' });

@@ -35,6 +35,19 @@ it('a key that is given is shown by every call, and refused once it is revoked',
   await expect(client.publisher().publish('mail/a', 1)).rejects.toMatchObject({ code: 'unauthenticated' });
 });
 
+it('what a key may not publish is refused in as many calls as it took', async () => {
+  const { server, connect } = await startWithKeys();
+  const { key } = await server.newKey({ roles: ['produce'], prefixes: ['mail/'] });
+  const publisher = connect({ key }).publisher();
+  const all = await Promise.allSettled(Array.from({ length: 100 }, (_, n) => publisher.publish('other', n)));
+  for (const one of all) expect(one).toMatchObject({ status: 'rejected', reason: { code: 'forbidden' } });
+  const { text } = await server.call('GET', '/metrics', {
+    headers: { authorization: `Bearer ${(await server.newKey()).key}` },
+  });
+  const calls = /request_duration_seconds_count\{[^}]*method="POST"[^}]*\} (\d+)/.exec(text);
+  expect(Number(calls?.[1])).toBeLessThan(10);
+});
+
 it('a key of the environment, or of a file, is shown where none is given', async () => {
   const { server, connect, setEnv } = await startWithKeys();
   const { key } = await server.newKey();

@@ -3,12 +3,13 @@
  * fails, and so does one that the document doesn't have.
  */
 import { randomBytes } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { formatKey, ROLES, type Role } from '../../src/core/api-key.ts';
 import { createServer } from '../../src/http/server.ts';
 import type { NewKey } from '../../src/queue/keys.ts';
 import {
   type Answer,
+  connectRaw,
   eventually,
   expectProblem,
   startServer,
@@ -368,6 +369,12 @@ describe('besides', () => {
         const answer = await fetch(`${url}/internal/peers/look`, { method: 'POST', headers: { authorization } });
         expect(answer.status).toBe(403);
       }
+      // Nor does it wait for a body of theirs.
+      const raw = await connectRaw(Number(new URL(url).port));
+      onTestFinished(() => void raw.socket.destroy());
+      const head = 'POST /internal/peers/look HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n';
+      raw.socket.write(`${head}Content-Length: 1000\r\n\r\n`);
+      await raw.until(/^HTTP\/1\.1 403 /);
     } finally {
       await second.stop(0);
       await peers.close();
@@ -385,6 +392,11 @@ describe('besides', () => {
   it('addresses that are not there are told without a key', async () => {
     expectProblem(await server.get('/v1/nothing'), 404, 'not-found');
     expectProblem(await server.call('POST', '/healthz'), 405, 'method-not-allowed');
+    // And before a body is there, which nobody would read.
+    const raw = await connectRaw(server.port);
+    onTestFinished(() => void raw.socket.destroy());
+    raw.socket.write('POST /v1/nothing HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n');
+    await raw.until(/^HTTP\/1\.1 404 [\s\S]*"code":"not-found"/);
   });
 
   it('a call without a key is refused before its body is read', async () => {

@@ -1,7 +1,9 @@
 /** What is over budget is refused early and cheaply; what was taken is given back on every way out. */
+import type { ServerResponse } from 'node:http';
 import { gzipSync } from 'node:zlib';
 import fc from 'fast-check';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { Answers } from '../../src/http/answers.ts';
 import { type BudgetLimits, type BudgetUsage, halfOfMemory, limitsFrom } from '../../src/http/budgets.ts';
 import type { ServerOptions } from '../../src/http/server.ts';
 import {
@@ -244,6 +246,49 @@ describe('memory for answers', () => {
     await eventually(() => server.queue.status().ready === 20 && isQuiet());
   });
 
+  it('looks after no answer that is over, whoever refused the request', async () => {
+    const open = new Set<ServerResponse>();
+    const { begins, ended } = Answers.prototype;
+    onTestFinished(() => void vi.restoreAllMocks());
+    vi.spyOn(Answers.prototype, 'begins').mockImplementation(function (this: Answers, response, bytes) {
+      open.add(response);
+      begins.call(this, response, bytes);
+    });
+    vi.spyOn(Answers.prototype, 'ended').mockImplementation(function (this: Answers, response) {
+      open.delete(response);
+      ended.call(this, response);
+    });
+    const refusals = [
+      [401, '/v1/topics', {}],
+      [403, '/healthz', { host: 'example.org' }],
+      [404, '/nowhere', {}],
+    ] as const;
+    server = await startServer({ needsKeys: true });
+    for (const [status, path, headers] of refusals) {
+      expect((await server.call('GET', path, { headers })).status).toBe(status);
+    }
+    await eventually(() => open.size === 0);
+    expect(Answers.prototype.begins).toHaveBeenCalledTimes(refusals.length);
+  });
+
+  it('gives what is read as it is sent as long as all of it takes', async () => {
+    await start({}, { timeouts: { answerMs: 50 } });
+    // More than what lies between the server and a reader who reads nothing.
+    for (let n = 0; n < 16; n++) {
+      const tasks = Array.from({ length: 1_000 }, () => ({ payload: 'x'.repeat(1_000) }));
+      await server.queue.enqueue('large', tasks);
+    }
+    const response = await fetch(`${server.url}/v1/admin/backup`);
+    const since = performance.now();
+    await eventually(() => performance.now() - since > 300);
+    expect((await response.arrayBuffer()).byteLength).toBe(Number(response.headers.get('content-length')));
+    const raw = await connect();
+    raw.socket.write('GET /v1/admin/backup HTTP/1.1\r\nHost: localhost\r\n\r\n');
+    await raw.until(/\r\n\r\n/);
+    raw.socket.pause();
+    await eventually(() => usage().refused['slow-reader'] === 1);
+  });
+
   it('does not count the time that an answer waits for its turn', async () => {
     await start({}, { timeouts: { answerMs: 50 } });
     const raw = await connect();
@@ -424,6 +469,14 @@ describe('connections', () => {
     expect(await raw.closed).toBe('');
     expect(usage().refused.pipelining).toBe(1);
     await eventually(() => server.queue.status().waiting === 0 && isQuiet());
+  });
+
+  it('that send requests without end are closed also where nobody lets them in', async () => {
+    server = await startServer({ needsKeys: true });
+    const raw = await connect();
+    raw.socket.write('GET /v1/topics HTTP/1.1\r\nHost: localhost\r\n\r\n'.repeat(100));
+    await raw.closed;
+    expect(usage().refused.pipelining).toBeGreaterThan(0);
   });
 });
 

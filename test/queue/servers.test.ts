@@ -230,6 +230,24 @@ describe('two servers', () => {
     expect(await waiting).toHaveLength(1);
   });
 
+  test('who has no room for what another one asks costs that one nothing of its own', async () => {
+    const { env, server } = await sharedStore();
+    const first = await server();
+    const second = await server();
+    second.beBusy(true);
+    // It is told by the bell.
+    for (const topic of topics) await first.queue.enqueue(topic, { payload: topic });
+    await env.advance(2_000);
+    expect((await second.queue.peers.answer('census', {})).ready).toContain(1);
+    const leased = await first.queue.lease({ max: 100 });
+    expect(leased.length).toBeGreaterThan(0);
+    expect(leased.length).toBeLessThan(topics.length);
+    expect(await first.queue.lease({ max: 100, order: 'priority' })).toEqual([]);
+    second.beBusy(false);
+    await env.advance(1_000);
+    expect(await first.queue.lease({ max: 100 })).toHaveLength(topics.length - leased.length);
+  });
+
   test('take turns to put tasks into a topic, and learn of them without a read', async () => {
     const { env, store, server } = await sharedStore(1);
     const servers = [await server(), await server()];

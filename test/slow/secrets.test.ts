@@ -3,11 +3,15 @@
  * log at its most talkative: right and wrong calls, a store that fails, errors that nobody catches, a stop. None may stand in
  * a log or on standard error.
  */
-import { createPrivateKey } from 'node:crypto';
+import { createPrivateKey, randomBytes } from 'node:crypto';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Pool } from 'undici';
 import { expect, onTestFinished, test } from 'vitest';
 import { createProgram } from '../../src/cli/program.ts';
+import { formatKey } from '../../src/core/api-key.ts';
 import { type Running, run, start } from '../cli/support/run.ts';
 import { connectRaw, eventually } from '../http/support/server.ts';
 import { makeAuthority, writeFiles } from '../support/authority.ts';
@@ -72,7 +76,6 @@ const RIGHT_BODIES: Readonly<Record<string, unknown>> = {
     nack: [{ leaseId: 'x.y.z', reason: secrets.reason }],
     progress: [{ leaseId: 'x.y.z', position: secrets.progress }],
   },
-  createKey: { name: 'worker', roles: ['consume'] },
   configureTopic: { leaseMs: 30_000 },
   pauseTopic: {},
   resumeTopic: {},
@@ -84,7 +87,11 @@ const RIGHT_BODIES: Readonly<Record<string, unknown>> = {
     payload: secrets.schedule,
     metadata: { s: secrets.schedule },
   },
+  createKey: { name: 'secrets', description: secrets.metadata, roles: ['consume'] },
 };
+
+/** An API key, whoever made it. */
+const ANY_KEY = /ebb_[0-9a-f]{12}_[0-9a-f]{8}/;
 
 /** Bodies that no operation takes. */
 const WRONG_BODIES: readonly (string | Uint8Array)[] = [
@@ -121,8 +128,11 @@ const HEADERS = {
 class Driver {
   readonly answers: Answer[] = [];
   readonly #pool: Pool;
+  readonly #headers: Readonly<Record<string, string>>;
 
-  constructor(url: string, tls: object) {
+  /** @param key an API key that is good */
+  constructor(url: string, tls: object, key: string | null = null) {
+    this.#headers = key === null ? HEADERS : { ...HEADERS, authorization: `Bearer ${key}` };
     this.#pool = new Pool(url, { connections: 4, connect: { ...tls } });
     onTestFinished(() => this.#pool.destroy());
   }
@@ -139,7 +149,7 @@ class Driver {
       const answer = await this.#pool.request({
         method: method as 'GET',
         path,
-        headers: { ...HEADERS, ...(body === null ? {} : { 'content-type': 'application/json' }), ...more },
+        headers: { ...this.#headers, ...(body === null ? {} : { 'content-type': 'application/json' }), ...more },
         body,
       });
       const kept = { operation, status: answer.statusCode, text: await answer.body.text() };
@@ -169,6 +179,9 @@ class Driver {
       await this.call(id, method, `${at(secrets.pathPart)}%ff`, body);
       await this.call(id, method, `${at('secrets')}/${secrets.pathPart}`, body);
       await this.call(id, 'PATCH', at(secrets.pathPart), body);
+      await this.call(id, method, at('secrets'), body, HEADERS);
+      const wrongKey = `${this.#headers.authorization!.slice(0, -1)}-`;
+      await this.call(id, method, at('secrets'), body, { authorization: wrongKey });
       if (!hasBody) continue;
       for (const wrong of WRONG_BODIES) await this.call(id, method, at('secrets'), wrong);
       await this.call(id, method, at('secrets'), body, { 'content-type': secrets.misshapen });
@@ -240,6 +253,7 @@ function expectLog(out: string, keys: Readonly<Record<string, string>>): void {
   for (const line of lines) {
     expect(JSON.parse(line)).toMatchObject({ level: expect.any(String), msg: expect.any(String) });
     expect(secretsIn(line, keys), line).toEqual([]);
+    expect(line).not.toMatch(ANY_KEY);
   }
 }
 
@@ -250,10 +264,20 @@ function expectAnswers({ answers }: Driver): void {
   }
 }
 
-test('none is told by a server with TLS that works, fails and crashes', async () => {
+async function newDirectory(): Promise<string> {
+  const directory = await mkdtemp(join(tmpdir(), 'ebbmark-secrets-'));
+  onTestFinished(() => rm(directory, { recursive: true, force: true }));
+  return directory;
+}
+
+test('none is told by a server with TLS and API keys that works, fails and crashes', async () => {
   const { serverEnv, clientTls, keys } = await withTls();
-  const server = await serve(['--store', 'sqlite::memory:'], serverEnv);
-  const driver = new Driver(server.url, clientTls);
+  const store = `sqlite:${join(await newDirectory(), 'queue.db')}`;
+  const roles = ['admin', 'produce', 'consume'].flatMap((role) => ['--role', role]);
+  const key = (await run(['keys', 'create', 'first', ...roles, '--store', store])).out.trim();
+  expect(key).toMatch(ANY_KEY);
+  const server = await serve(['--require-keys', 'on', '--store', store], serverEnv);
+  const driver = new Driver(server.url, clientTls, key);
   const document = await driver.call('docs', 'GET', '/docs/json');
   const operations = operationsOf(document!.text);
   expect(operations.length).toBeGreaterThan(20);
@@ -262,13 +286,9 @@ test('none is told by a server with TLS that works, fails and crashes', async ()
   await driver.call('setSchedule', 'PUT', '/v1/schedules/secrets', setSchedule);
   await driver.driveAll(operations);
   const succeeded = new Set(driver.answers.filter(({ status }) => status < 300).map(({ operation }) => operation));
-  const cannot = [
-    // Of these there is nothing by the name of `secrets`.
-    ...['getTask', 'cancelTask', 'rescheduleTask'],
-    // No keys are asked for, and a store in memory is no file.
-    ...['createKey', 'listKeys', 'revokeKey', 'getBackup'],
-  ];
-  expect(operations.map(({ id }) => id).filter((id) => !succeeded.has(id) && !cannot.includes(id))).toEqual([]);
+  // Of these there is nothing by the name of `secrets`.
+  const needsAnId = ['getTask', 'cancelTask', 'rescheduleTask', 'revokeKey'];
+  expect(operations.map(({ id }) => id).filter((id) => !succeeded.has(id) && !needsAnId.includes(id))).toEqual([]);
 
   // The whole way of tasks, a schedule that fires among them.
   await driver.call('setSchedule', 'PUT', '/v1/schedules/secrets', setSchedule);
@@ -288,6 +308,13 @@ test('none is told by a server with TLS that works, fails and crashes', async ()
     });
     await driver.post('/v1/leases/settle', { ack: [{ leaseId: first.leaseId, result: secrets.result }] });
   }
+  // A key, and who shows it when it is revoked.
+  const made = (await driver.post('/v1/admin/keys', RIGHT_BODIES.createKey)) as { id: string; key: string };
+  const revoked = await driver.call('revokeKey', 'DELETE', `/v1/admin/keys/${made.id}`);
+  expect(revoked?.status).toBe(200);
+  const late = await driver.call('lease', 'POST', '/v1/leases', '{}', { authorization: `Bearer ${made.key}` });
+  expect(late?.status).toBe(401);
+
   // A firing whose priority its topic takes no more.
   await driver.call('configureTopic', 'PUT', '/v1/topics/banded', '{"bands": [1, 101]}');
   const banded = { ...(RIGHT_BODIES.setSchedule as object), topic: 'banded', priority: 150 };
@@ -335,9 +362,12 @@ test('none is told by a server whose cluster cannot be reached, up to its stop',
 test('none is told on standard error by any command', async () => {
   const { serverEnv, clientEnv, keys } = await withTls();
   const server = await serve(['--store', 'sqlite::memory:'], serverEnv);
+  const directory = await newDirectory();
+  const key = formatKey(randomBytes(6).toString('hex'), randomBytes(32).toString('hex'));
   const env = {
     ...clientEnv,
     EBBMARK_URL: server.url,
+    EBBMARK_KEY: key,
     EBBMARK_CASSANDRA_PASSWORD: secrets.cassandraPassword,
     EBBMARK_TLS_KEY_PASSPHRASE: secrets.passphrase,
   };
@@ -370,10 +400,10 @@ test('none is told on standard error by any command', async () => {
     schedule: ['set', 's', 't', '@daily', `"${secrets.schedule}"`],
     migrate: cluster,
     audit: store,
-    backup: ['/nowhere/backup.db'],
-    restore: ['/nowhere/backup.db', ...store],
+    keys: ['create', 'k', '--role', 'consume', '--description', secrets.metadata],
+    backup: [join(directory, 'backup.db')],
+    restore: [join(directory, 'none.db'), ...store],
     compact: store,
-    keys: ['create', 'worker', '--role', 'consume'],
   };
   expect(Object.keys(commands).sort()).toEqual(
     createProgram({})
@@ -394,7 +424,11 @@ test('none is told on standard error by any command', async () => {
     ]);
   }
   expect(await call(['enqueue', 't', '--stdin'], {})).not.toBe(0);
-  for (const text of told) expect(secretsIn(text, keys), text).toEqual([]);
+  expect(await call(['topics'], { EBBMARK_KEY: key.slice(0, -1) })).toBe(2);
+  for (const text of told) {
+    expect(secretsIn(text, keys), text).toEqual([]);
+    expect(text).not.toMatch(ANY_KEY);
+  }
   server.child.kill('SIGTERM');
   const { out, err } = await server.ended;
   expectLog(out, keys);

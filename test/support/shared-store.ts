@@ -1,5 +1,6 @@
 /** Several servers on one real SQLite store, as on a keyspace: each can be paused, and answers of the store held back. */
 import { onTestFinished } from 'vitest';
+import { QueueError } from '../../src/core/errors.ts';
 import { deferred } from '../../src/queue/deferred.ts';
 import { silentLogger } from '../../src/queue/engine.ts';
 import { PeerUnreachableError, type Transport } from '../../src/queue/peers.ts';
@@ -14,6 +15,8 @@ export interface Server {
   pause(): void;
   /** They go through again, those that waited first. */
   resume(): void;
+  /** Whether it has no room for what other servers ask it. */
+  beBusy(isBusy: boolean): void;
   /** From now on calls of one kind are carried out, and not answered until this is released. */
   holdAnswers(of: keyof Store): () => void;
 }
@@ -29,11 +32,12 @@ export async function sharedStore(shards = 8): Promise<Place> {
   const env = manualEnvironment();
   const store = await openSqliteStore(':memory:', { now: env.now, meta: { shards } });
   onTestFinished(() => store.close());
-  const servers = new Map<string, Server & { readonly isPaused: () => boolean }>();
+  const servers = new Map<string, Server & { readonly isPaused: () => boolean; readonly isBusy: () => boolean }>();
   const transport: Transport = {
     async call(node, method, body, { signal }) {
       const server = servers.get(node.address ?? '');
       if (server === undefined || server.isPaused()) throw new PeerUnreachableError('it does not answer');
+      if (server.isBusy()) throw new QueueError('busy');
       return server.queue.peers.answer(method, body, signal);
     },
   };
@@ -42,12 +46,17 @@ export async function sharedStore(shards = 8): Promise<Place> {
     store,
     async server(kind) {
       const { door, shared } = throughADoor(store);
+      let isBusy = false;
       const queue = await LocalQueue.start(shared, env, silentLogger, transport);
       const server = {
         queue,
         pause: door.close,
         resume: door.open,
         isPaused: door.isClosed,
+        isBusy: () => isBusy,
+        beBusy: (is: boolean) => {
+          isBusy = is;
+        },
         holdAnswers: door.holdAnswers,
       };
       onTestFinished(async () => {
