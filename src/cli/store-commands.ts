@@ -1,7 +1,7 @@
 /** Commands on the file of an embedded store: back it up, restore it, compact it. What they do is in store-work.ts. */
 import type { Command } from 'commander';
-import { type Flags, STORE_SETTINGS } from '../config.ts';
-import { examples, type Surroundings, withSettings } from './command.ts';
+import { COMMAND_SETTINGS, STORE_SETTINGS } from '../config.ts';
+import { examples, flagsOf, type Surroundings, withSettings } from './command.ts';
 import type { FileFlags } from './store-work.ts';
 
 /** Loaded only where it is used: the other commands start faster without a store. */
@@ -15,11 +15,10 @@ export function addStoreCommands(program: Command, { env }: Surroundings): void 
       .argument('<file>')
       .option('--force', 'replace the file if it is there')
       .option('--json', 'print JSON'),
-    ['url', 'store'],
+    [...COMMAND_SETTINGS, 'store'],
     { store: 'copy this store, which no server has open, instead of a running server’s' },
   ).action(async (file: string, options: FileFlags) => {
-    const url = options.url ?? program.opts<Flags>().url;
-    await (await work()).backup(file, { ...options, url }, env);
+    await (await work()).backup(file, flagsOf(backup, options), env);
   });
   examples(
     backup,

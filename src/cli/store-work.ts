@@ -1,6 +1,6 @@
 import { type AuditReport, auditStore } from '../audit/audit.ts';
-import { HttpQueue } from '../client/http-queue.ts';
-import { type Environment, type Flags, readSettings, readStoreSettings } from '../config.ts';
+import type { HttpQueue } from '../client/http-queue.ts';
+import { type Environment, type Flags, readStoreSettings } from '../config.ts';
 import { count, safeText, size } from '../http/text.ts';
 import {
   backupStore,
@@ -12,6 +12,7 @@ import {
   stageRestore,
 } from '../queue/open.ts';
 import { StoreInUseError } from '../store/store.ts';
+import { remoteQueue } from './connect.ts';
 import { CommandError, inUseBy } from './failure.ts';
 import { note, print } from './output.ts';
 import { ByteProgress } from './progress.ts';
@@ -23,7 +24,7 @@ export async function backup(file: string, options: FileFlags, env: Environment)
   const copy = { overwrite: options.force === true, progress: progress.show };
   try {
     const saved = await (options.store === undefined
-      ? backupOfServer(readSettings(['url'], options, env).url, file, copy)
+      ? backupOfServer(remoteQueue(options, env), file, copy)
       : backupStore(readStoreSettings(options, env).address.text, file, copy));
     progress.end();
     print(options, saved, () => `${safeText(saved.path, 500)}: ${size(saved.bytes)}, whole\nsha256  ${saved.sha256}`);
@@ -34,8 +35,7 @@ export async function backup(file: string, options: FileFlags, env: Environment)
   }
 }
 
-async function backupOfServer(url: string, file: string, copy: CopyOptions): Promise<SavedCopy> {
-  const queue = new HttpQueue(url);
+async function backupOfServer(queue: HttpQueue, file: string, copy: CopyOptions): Promise<SavedCopy> {
   try {
     return await saveBackup(queue, file, copy);
   } finally {

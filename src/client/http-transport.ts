@@ -83,31 +83,16 @@ export class HttpTransport {
         else reject(signal.reason);
         return;
       }
-      let secure: SecureOptions;
-      try {
-        secure = this.#secure();
-      } catch (error) {
-        reject(this.#failure(error as Error, false, false));
-        return;
-      }
-      let arrived = false;
       let asked = false;
       const sent: Record<string, string | number> = {
         accept: 'application/json',
-        ...this.#authorization,
         ...(body === undefined
           ? {}
           : { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) }),
         ...headers,
       };
       propagation.inject(context.active(), sent);
-      const request = this.#request({
-        ...this.#target,
-        ...secure,
-        method,
-        path: this.#basePath + path,
-        headers: sent,
-      });
+      const { request, mayHaveArrived } = this.#open(method, path, sent);
       const end = (): void => {
         clearTimeout(timer);
         signal?.removeEventListener('abort', abort);
@@ -116,12 +101,12 @@ export class HttpTransport {
         end();
         if (asked) resolve(null);
         else if (signal?.aborted) reject(signal.reason);
-        else reject(this.#failure(error, arrived, request.reusedSocket));
+        else reject(this.#failure(error, mayHaveArrived(), request.reusedSocket));
       };
       const abort = (): void => {
         asked = onAbort === 'ask';
         // Nothing has gone out yet, so nothing can come back.
-        if (!asked || request.socket === null || !arrived) request.destroy();
+        if (!asked || request.socket === null || !mayHaveArrived()) request.destroy();
         else {
           request.socket.end();
           clearTimeout(timer);
@@ -130,13 +115,6 @@ export class HttpTransport {
       };
       let timer = setTimeout(() => request.destroy(new Error(`no answer within ${timeoutMs} ms`)), timeoutMs);
       signal?.addEventListener('abort', abort, { once: true });
-      request.once('socket', (socket) => {
-        if (!socket.connecting) arrived = true;
-        else
-          socket.once(this.#connected, () => {
-            arrived = true;
-          });
-      });
       // Not once: a connection that breaks amid an answer tells it to both, and to the request maybe twice.
       request.on('error', fail);
       request.once('response', (response) => {
@@ -162,9 +140,9 @@ export class HttpTransport {
    */
   stream(path: string, accept: string, timeoutMs: number): Promise<http.IncomingMessage> {
     return new Promise((resolve, reject) => {
-      const request = this.#request({ ...this.#target, path: this.#basePath + path, headers: { accept } });
+      const { request, mayHaveArrived } = this.#open('GET', path, { accept });
       request.setTimeout(timeoutMs, () => request.destroy(new Error(`nothing came within ${timeoutMs} ms`)));
-      request.on('error', (error) => reject(this.#failure(error, true, request.reusedSocket)));
+      request.on('error', (error) => reject(this.#failure(error, mayHaveArrived(), request.reusedSocket)));
       request.once('response', resolve);
       request.end();
     });
@@ -173,6 +151,36 @@ export class HttpTransport {
   /** Cuts all calls, and lets go of the connections. */
   close(): void {
     this.#agent.destroy();
+  }
+
+  /** Begins a request, with our key and certificates. @throws ConnectionError where these cannot be had */
+  #open(
+    method: HttpCall['method'],
+    path: string,
+    headers: http.OutgoingHttpHeaders,
+  ): { readonly request: http.ClientRequest; readonly mayHaveArrived: () => boolean } {
+    let secure: SecureOptions;
+    try {
+      secure = this.#secure();
+    } catch (error) {
+      throw this.#failure(error as Error, false, false);
+    }
+    const request = this.#request({
+      ...this.#target,
+      ...secure,
+      method,
+      path: this.#basePath + path,
+      headers: { ...this.#authorization, ...headers },
+    });
+    let arrived = false;
+    request.once('socket', (socket) => {
+      if (!socket.connecting) arrived = true;
+      else
+        socket.once(this.#connected, () => {
+          arrived = true;
+        });
+    });
+    return { request, mayHaveArrived: () => arrived };
   }
 
   #failure(error: NodeJS.ErrnoException, mayHaveArrived: boolean, reused: boolean): ConnectionError {

@@ -128,6 +128,8 @@ describe('commands', () => {
     expect(await ask(['enqueue', 'a', '1'], { EBBMARK_KEY: key })).toMatchObject({ code: 0, err: '' });
     expect(await ask(['lease', 'a'], { EBBMARK_KEY_FILE: file })).toMatchObject({ code: 0, err: '' });
     expect(await ask(['status'], { EBBMARK_KEY: ` ${key} ` })).toMatchObject({ code: 0 });
+    expect(await ask(['backup', join(directory, 'backup.db')], { EBBMARK_KEY_FILE: file })).toMatchObject({ code: 0 });
+    expect((await ask(['backup', join(directory, 'other.db')])).err).toContain('Give an API key');
 
     for (const env of [
       { EBBMARK_KEY: key, EBBMARK_KEY_FILE: file },

@@ -75,6 +75,15 @@ it('is spoken by the server and by every way to call it, with certificates on bo
   const shown = ['--tls-client-cert', files.clientCert, '--tls-client-key', files.clientKey];
   expect(await run([...flags, 'lease', 'mail', ...shown])).toMatchObject({ code: 0, err: '' });
 
+  expect(await run([...flags, 'backup', `${files.ca}.db`, ...shown])).toMatchObject({
+    code: 1,
+    err: expect.stringMatching(/^unsupported: /),
+  });
+  expect(await run([...flags, 'keys', 'list', ...shown])).toMatchObject({
+    code: 1,
+    err: expect.stringContaining('This server asks for no keys'),
+  });
+
   const unknown = await run(['topics'], { env: { EBBMARK_URL: server.url } });
   expect(unknown).toMatchObject({ code: 1, out: '' });
   expect(unknown.err).toContain('is not believed (SELF_SIGNED_CERT_IN_CHAIN)');
