@@ -47,6 +47,9 @@ export function admitRequests(app: App, { budgets, waits, answers }: Surrounding
       return;
     }
     try {
+      // The error handler says what is wrong with the address. Nobody reads a body there, and no key was asked for: who has
+      // none could take all of the memory by lengths alone.
+      if (request.is404) throw new QueueError('not-found');
       admit(raw, admission, budgets, budget);
       done();
     } catch (error) {

@@ -26,12 +26,17 @@ export function peerRoutes(app: App, surroundings: Surroundings, queue: Queue, p
 
   app.post(
     `${PEER_PATH}/:method`,
-    { schema: { hide: true }, config: { access: 'servers' } },
+    {
+      schema: { hide: true },
+      config: { access: 'servers' },
+      // Before its body is read.
+      onRequest: ({ headers: { authorization } }, _reply, done) => {
+        const isKnown = authorization?.startsWith('Bearer ') && peers.knows(authorization.slice('Bearer '.length));
+        if (isKnown) done();
+        else done(new QueueError('forbidden', 'This address is for other servers on the same store'));
+      },
+    },
     async (request, reply) => {
-      const { authorization } = request.headers;
-      if (!authorization?.startsWith('Bearer ') || !peers.knows(authorization.slice('Bearer '.length))) {
-        throw new QueueError('forbidden', 'This address is for other servers on the same store');
-      }
       if (isStopping()) throw new QueueError('shutting-down');
       const { method } = request.params as { readonly method: string };
       if (!(PEER_METHODS as readonly string[]).includes(method)) throw new QueueError('not-found');
