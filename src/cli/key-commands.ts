@@ -1,7 +1,7 @@
 /** Commands on API keys: create, list, revoke. */
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { COMMAND_SETTINGS } from '../config.ts';
-import { type ApiKey, endOf, ROLES, type Role } from '../core/api-key.ts';
+import { type ApiKey, endOf, keyIdOf, ROLES, type Role } from '../core/api-key.ts';
 import { safeText, time } from '../http/text.ts';
 import type { KeyCalls, KeyInput } from '../queue/keys.ts';
 import { durationMs, positive, several, topicName } from './arguments.ts';
@@ -58,9 +58,9 @@ EBBMARK_KEY_FILE). Keys themselves are made and listed by such a key alone, whic
   const revoke = keys
     .command('revoke')
     .description('make a key good for nothing: on the server that is asked at once, on others within five seconds')
-    .argument('<id>', 'as keys list shows it; it stands in the key as well: ebb_ID_…');
+    .argument('<id>', 'as keys list shows it; or the key itself, of which only its id is sent');
   withKeys(revoke, surroundings, 'look', async (calls, options: QueueOptions, id: string) => {
-    const revoked = await calls.revokeKey(id);
+    const revoked = await calls.revokeKey(keyIdOf(id) ?? id);
     print(options, revoked, () => `${revoked.id} (${safeText(revoked.name)}) is revoked.`);
   });
   examples(revoke, 'ebbmark keys revoke 4f0c1d2e3b5a');
