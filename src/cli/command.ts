@@ -28,6 +28,12 @@ export function withSettings(
   return command;
 }
 
+/** What stands behind the command's name counts before what stands in front of it. */
+export const flagsOf = <O extends Flags>(command: Command, options: O): O => ({
+  ...command.optsWithGlobals<O>(),
+  ...options,
+});
+
 /** Makes a command work with a queue: adds its options, and connects and disconnects around it. */
 export function withQueue<O extends QueueOptions, A extends readonly unknown[]>(
   command: Command,
@@ -40,8 +46,7 @@ export function withQueue<O extends QueueOptions, A extends readonly unknown[]>(
   command.option('--json', 'print JSON');
   return command.action(async (...all: unknown[]) => {
     const options = all.at(-2) as O;
-    // What stands behind the command's name counts before what stands in front of it.
-    const connection = await connect({ ...command.optsWithGlobals<QueueOptions>(), ...options }, env);
+    const connection = await connect(flagsOf(command, options), env);
     try {
       await work(connection, options, ...(all.slice(0, -2) as unknown as A));
     } finally {

@@ -86,7 +86,7 @@ export async function connectKeys(flags: Flags, env: Environment, purpose: 'crea
   return { keys: new Keyring(() => store, systemEnvironment()), close: () => store.close() };
 }
 
-/** A running server's. @throws ConfigError */
+/** A running server, called as the settings of commands say: with their key and their certificates. @throws ConfigError */
 export function remoteQueue(flags: Flags, env: Environment): HttpQueue {
   const { url, ...files } = readSettings(COMMAND_SETTINGS, flags, env);
   // Not read for a server that speaks none: what is wrong with them is in nobody's way there.

@@ -65,7 +65,7 @@ export function inUseBy(address: StoreAddress, for_: 'serve' | 'calls' | 'file')
   const lines = [`${text} is in use: a server with this store is running already (process ${pid}, ${url}).`];
   if (for_ === 'serve') lines.push(`Use that one:           --url ${url}, or EBBMARK_URL`);
   if (for_ === 'calls') lines.push(`Ask that server:        --url ${url} in place of --store`);
-  lines.push(`Or stop it first:       kill ${pid}`);
+  lines.push(for_ === 'file' ? `Stop it first:          kill ${pid}` : `Or stop it first:       kill ${pid}`);
   if (for_ === 'serve') lines.push('Or run a second one:    --store sqlite:OTHER-PATH --listen 127.0.0.1:OTHER-PORT');
   return lines.join('\n');
 }

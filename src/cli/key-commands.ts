@@ -1,10 +1,11 @@
 /** Commands on API keys: create, list, revoke. */
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import { type ApiKey, endOf, ROLES, type Role } from '../core/api-key.ts';
+import { COMMAND_SETTINGS } from '../config.ts';
+import { type ApiKey, endOf, keyIdOf, ROLES, type Role } from '../core/api-key.ts';
 import { safeText, time } from '../http/text.ts';
 import type { KeyCalls, KeyInput } from '../queue/keys.ts';
 import { durationMs, positive, several, topicName } from './arguments.ts';
-import { examples, type QueueOptions, type Surroundings, withSettings } from './command.ts';
+import { examples, flagsOf, type QueueOptions, type Surroundings, withSettings } from './command.ts';
 import { connectKeys } from './connect.ts';
 import { usage } from './failure.ts';
 import { note, print, tableOr } from './output.ts';
@@ -57,9 +58,9 @@ EBBMARK_KEY_FILE). Keys themselves are made and listed by such a key alone, whic
   const revoke = keys
     .command('revoke')
     .description('make a key good for nothing: on the server that is asked at once, on others within five seconds')
-    .argument('<id>', 'as keys list shows it; it stands in the key as well: ebb_ID_…');
+    .argument('<id>', 'as keys list shows it; or the key itself, of which only its id is sent');
   withKeys(revoke, surroundings, 'look', async (calls, options: QueueOptions, id: string) => {
-    const revoked = await calls.revokeKey(id);
+    const revoked = await calls.revokeKey(keyIdOf(id) ?? id);
     print(options, revoked, () => `${revoked.id} (${safeText(revoked.name)}) is revoked.`);
   });
   examples(revoke, 'ebbmark keys revoke 4f0c1d2e3b5a');
@@ -72,14 +73,13 @@ function withKeys<O extends QueueOptions, A extends readonly unknown[]>(
   purpose: 'create' | 'look',
   work: (keys: KeyCalls, options: O, ...args: A) => Promise<unknown>,
 ): void {
-  withSettings(command, ['url', 'store'], {
+  withSettings(command, [...COMMAND_SETTINGS, 'store'], {
     store: 'work on this store instead of a running server: a SQLite file that no server has open, or a keyspace',
   });
   command.option('--json', 'print JSON');
   command.action(async (...all: unknown[]) => {
     const options = all.at(-2) as O;
-    const url = options.url ?? command.optsWithGlobals<QueueOptions>().url;
-    const connection = await connectKeys({ url, store: options.store }, env, purpose);
+    const connection = await connectKeys(flagsOf(command, options), env, purpose);
     try {
       await work(connection.keys, options, ...(all.slice(0, -2) as unknown as A));
     } finally {

@@ -1,7 +1,7 @@
 /** Commands on the file of an embedded store: back it up, restore it, compact it. What they do is in store-work.ts. */
 import type { Command } from 'commander';
-import { COMMAND_SETTINGS, type Flags, STORE_SETTINGS } from '../config.ts';
-import { examples, type Surroundings, withSettings } from './command.ts';
+import { COMMAND_SETTINGS, STORE_SETTINGS } from '../config.ts';
+import { examples, flagsOf, type Surroundings, withSettings } from './command.ts';
 import type { FileFlags } from './store-work.ts';
 
 /** Loaded only where it is used: the other commands start faster without a store. */
@@ -18,8 +18,7 @@ export function addStoreCommands(program: Command, { env }: Surroundings): void 
     [...COMMAND_SETTINGS, 'store'],
     { store: 'copy this store, which no server has open, instead of a running server’s' },
   ).action(async (file: string, options: FileFlags) => {
-    // What stands behind the command's name counts before what stands in front of it.
-    await (await work()).backup(file, { ...program.opts<Flags>(), ...options }, env);
+    await (await work()).backup(file, flagsOf(backup, options), env);
   });
   examples(
     backup,

@@ -83,25 +83,16 @@ export class HttpTransport {
         else reject(signal.reason);
         return;
       }
-      const secure = this.#secureOrFail();
       let asked = false;
       const sent: Record<string, string | number> = {
         accept: 'application/json',
-        ...this.#authorization,
         ...(body === undefined
           ? {}
           : { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) }),
         ...headers,
       };
       propagation.inject(context.active(), sent);
-      const request = this.#request({
-        ...this.#target,
-        ...secure,
-        method,
-        path: this.#basePath + path,
-        headers: sent,
-      });
-      const mayHaveArrived = this.#arrivalOf(request);
+      const { request, mayHaveArrived } = this.#open(method, path, sent);
       const end = (): void => {
         clearTimeout(timer);
         signal?.removeEventListener('abort', abort);
@@ -149,13 +140,7 @@ export class HttpTransport {
    */
   stream(path: string, accept: string, timeoutMs: number): Promise<http.IncomingMessage> {
     return new Promise((resolve, reject) => {
-      const request = this.#request({
-        ...this.#target,
-        ...this.#secureOrFail(),
-        path: this.#basePath + path,
-        headers: { accept, ...this.#authorization },
-      });
-      const mayHaveArrived = this.#arrivalOf(request);
+      const { request, mayHaveArrived } = this.#open('GET', path, { accept });
       request.setTimeout(timeoutMs, () => request.destroy(new Error(`nothing came within ${timeoutMs} ms`)));
       request.on('error', (error) => reject(this.#failure(error, mayHaveArrived(), request.reusedSocket)));
       request.once('response', resolve);
@@ -168,26 +153,34 @@ export class HttpTransport {
     this.#agent.destroy();
   }
 
-  /** Tells whether anything of a request may have gone out by now. */
-  #arrivalOf(request: http.ClientRequest): () => boolean {
-    let hasArrived = false;
-    request.once('socket', (socket) => {
-      if (!socket.connecting) hasArrived = true;
-      else
-        socket.once(this.#connected, () => {
-          hasArrived = true;
-        });
-    });
-    return () => hasArrived;
-  }
-
-  /** @throws ConnectionError where the certificates are no good by now */
-  #secureOrFail(): SecureOptions {
+  /** Begins a request, with our key and certificates. @throws ConnectionError where these cannot be had */
+  #open(
+    method: HttpCall['method'],
+    path: string,
+    headers: http.OutgoingHttpHeaders,
+  ): { readonly request: http.ClientRequest; readonly mayHaveArrived: () => boolean } {
+    let secure: SecureOptions;
     try {
-      return this.#secure();
+      secure = this.#secure();
     } catch (error) {
       throw this.#failure(error as Error, false, false);
     }
+    const request = this.#request({
+      ...this.#target,
+      ...secure,
+      method,
+      path: this.#basePath + path,
+      headers: { ...this.#authorization, ...headers },
+    });
+    let arrived = false;
+    request.once('socket', (socket) => {
+      if (!socket.connecting) arrived = true;
+      else
+        socket.once(this.#connected, () => {
+          arrived = true;
+        });
+    });
+    return { request, mayHaveArrived: () => arrived };
   }
 
   #failure(error: NodeJS.ErrnoException, mayHaveArrived: boolean, reused: boolean): ConnectionError {

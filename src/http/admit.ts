@@ -50,7 +50,8 @@ export function admitRequests(app: App, { budgets, waits, answers }: Surrounding
     request.admission = admission;
     waits.whenOver(reply.raw, () => admission.gone());
     try {
-      // No body is read for nothing.
+      // The error handler says what is wrong with the address. Nobody reads a body there, and no key was asked for: who has
+      // none could take all of the memory by lengths alone.
       if (request.is404) throw new QueueError('not-found');
       admit(request.raw, admission, budgets, budget);
       done();

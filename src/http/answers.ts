@@ -29,7 +29,9 @@ export class Answers {
   }
 
   begins(response: ServerResponse, bytes: number): void {
-    this.#open.set(response, { since: performance.now(), bytes });
+    // One that was not reached yet, behind others of its connection, does not know that this is closed, and was ended already.
+    if (!response.destroyed && !response.req.socket.destroyed)
+      this.#open.set(response, { since: performance.now(), bytes });
   }
 
   ended(response: ServerResponse): void {

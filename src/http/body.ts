@@ -52,8 +52,11 @@ function parseJson(request: FastifyRequest, bytes: Buffer, parse: JsonParser, do
   }
 }
 
-/** JSON.parse reads a number beyond a double as Infinity, which JSON.stringify would write as null. */
-const MAYBE_INFINITE = /[eE]\+?\d{3}|\d{309}/;
+/**
+ * JSON.parse reads a number beyond a double as Infinity, which JSON.stringify would write as null. Digits are looked at from
+ * where they begin alone: from each of them, 8 MB of numbers of 300 digits take three seconds.
+ */
+const MAYBE_INFINITE = /[eE]\+?\d{3}|(?<!\d)\d{309}/;
 const TOO_GREAT = 'body: it has a number beyond what a 64-bit float holds (±1.8e308); for example: send it as a text';
 
 function hasInfinity(value: unknown): boolean {

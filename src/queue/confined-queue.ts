@@ -32,6 +32,7 @@ import type {
   TopicSummary,
 } from './api.ts';
 import type { CursorSeal } from './cursor-seal.ts';
+import { noCursor } from './inspect.ts';
 import { scheduleNotFound } from './schedules.ts';
 import { checkScheduleName } from './validate.ts';
 
@@ -116,7 +117,7 @@ export class ConfinedQueue implements TopicQueue {
     const limit = optionalInteger(request.limit, '/limit', 1, PAGE_TASKS) ?? 100;
     const tasks: TaskInfo[] = [];
     let bytes = 0;
-    let after = request.after === undefined ? undefined : this.#seal.open(request.after);
+    let after = request.after === undefined ? undefined : this.#opened(request.after);
     do {
       const rest = { ...request, limit: limit - tasks.length, ...(after !== undefined && { after }) };
       const page = await this.#queue.tasks(this.#seen(topic), rest);
@@ -264,6 +265,13 @@ export class ConfinedQueue implements TopicQueue {
   /** The topic as a read asks for it. @throws QueueError `topic-invalid` */
   #seen(topic: string): string {
     return mayUse(this.#prefixes, checkTopic(topic)) ? topic : NOWHERE;
+  }
+
+  /** @throws QueueError `invalid-input` */
+  #opened(cursor: string): string {
+    const opened = this.#seal.open(cursor);
+    if (opened === null) throw noCursor(cursor);
+    return opened;
   }
 
   #narrowed(topics: readonly string[] = ['*']): readonly string[] {

@@ -1,33 +1,46 @@
-import { createCipheriv, createDecipheriv } from 'node:crypto';
+import { createCipheriv, createDecipheriv, createHmac, timingSafeEqual } from 'node:crypto';
 
-const CIPHER = 'aes-128-cbc';
-/** The same cursor may look the same each time: it is hidden what it says, not whether it is the same. */
-const IV = Buffer.alloc(16);
+const CIPHER = 'aes-128-ctr';
+const TAG_BYTES = 16;
 
 /**
  * Hides what cursors say from who is given them. Where delayed tasks are listed they tell a place in a log that topics share,
- * and so how much of others lies before it.
+ * and so how much of others lies before it. Who could make one, or bend one, would find that place by trying: what was not
+ * closed here is no cursor.
+ *
+ * A cursor is encrypted from a beginning that is its own tag (SIV, RFC 5297, with HMAC-SHA-256 in place of CMAC). The same
+ * cursor may look the same each time: it is hidden what it says, not whether it is the same.
  */
 export class CursorSeal {
-  readonly #secret: Buffer;
+  readonly #cipherKey: Buffer;
+  readonly #tagKey: Buffer;
 
   /** @param secret 128 bits in hex, which all servers know and who gets the cursors doesn't */
   constructor(secret: string) {
-    this.#secret = Buffer.from(secret, 'hex');
+    this.#cipherKey = derived(secret, 'cipher');
+    this.#tagKey = derived(secret, 'tag');
   }
 
   close(cursor: string): string {
-    const cipher = createCipheriv(CIPHER, this.#secret, IV);
-    return Buffer.concat([cipher.update(cursor, 'utf8'), cipher.final()]).toString('base64url');
+    const tag = this.#tagOf(cursor);
+    const cipher = createCipheriv(CIPHER, this.#cipherKey, tag);
+    return Buffer.concat([tag, cipher.update(cursor, 'utf8'), cipher.final()]).toString('base64url');
   }
 
-  /** @returns the text itself where it was not made here: the queue says what is wrong with it */
-  open(text: string): string {
-    try {
-      const decipher = createDecipheriv(CIPHER, this.#secret, IV);
-      return Buffer.concat([decipher.update(text, 'base64url'), decipher.final()]).toString('utf8');
-    } catch {
-      return text;
-    }
+  /** @returns null for what was not made here */
+  open(text: string): string | null {
+    const bytes = Buffer.from(text, 'base64url');
+    if (bytes.length < TAG_BYTES) return null;
+    const tag = bytes.subarray(0, TAG_BYTES);
+    const decipher = createDecipheriv(CIPHER, this.#cipherKey, tag);
+    const cursor = Buffer.concat([decipher.update(bytes.subarray(TAG_BYTES)), decipher.final()]).toString('utf8');
+    return timingSafeEqual(tag, this.#tagOf(cursor)) ? cursor : null;
+  }
+
+  #tagOf(cursor: string): Buffer {
+    return createHmac('sha256', this.#tagKey).update(cursor).digest().subarray(0, TAG_BYTES);
   }
 }
+
+const derived = (secret: string, use: string): Buffer =>
+  createHmac('sha256', Buffer.from(secret, 'hex')).update(use).digest().subarray(0, 16);

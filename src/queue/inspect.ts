@@ -310,13 +310,17 @@ const compareRanks = (a: readonly [number, number], b: readonly [number, number]
 const byTier = (a: PriorityCursors, b: PriorityCursors): number =>
   (b.priority === 'dead' ? -1 : b.priority) - (a.priority === 'dead' ? -1 : a.priority);
 
+/** What to throw for text that no page gave as its `after`. */
+export const noCursor = (text: string): QueueError =>
+  invalid('/after', text, 'a cursor that a page gave', 'the "after" of the page before');
+
 const cursorText = (rank: readonly [number, number], id: number): string => `${rank[0]}-${rank[1]}-${id}`;
 function readCursor(
   text: string | undefined,
 ): { readonly rank: readonly [number, number]; readonly id: number } | null {
   if (text === undefined) return null;
   const match = /^([0123])-(\d{1,15})-(\d{1,15})$/.exec(text);
-  if (match === null) throw invalid('/after', text, 'a cursor that a page gave', 'the "after" of the page before');
+  if (match === null) throw noCursor(text);
   return { rank: [Number(match[1]), Number(match[2])], id: Number(match[3]) };
 }
 

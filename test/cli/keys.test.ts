@@ -211,6 +211,10 @@ describe('commands', () => {
 
     expect(await ask(['keys', 'revoke', shown.id])).toMatchObject({ code: 0 });
     expect((await ask(['enqueue', 'mail/a', '1'], key)).err).toContain('unauthenticated');
+    // The key itself, as it was found where it should not be: its secret goes nowhere.
+    const leaked = JSON.parse((await ask(['keys', 'create', 'leaked', '--role', 'consume', '--json'])).out);
+    const revoked = await ask(['keys', 'revoke', leaked.key]);
+    expect(revoked).toMatchObject({ code: 0, out: `${leaked.id} (leaked) is revoked.\n`, err: '' });
     expect(await ask(['keys', 'revoke', 'nobody'])).toMatchObject({
       code: 1,
       err: expect.stringContaining('key-not-found'),

@@ -284,7 +284,7 @@ describe('ebbmark serve', () => {
     const asked = await run(['topics', '--store', store]);
     expect(asked).toMatchObject({ code: 1, err: expect.stringContaining(`--url ${first.url} in place of --store`) });
     const migrated = await run(['migrate', '--store', store]);
-    expect(migrated).toMatchObject({ code: 1, err: expect.stringContaining('Or stop it first') });
+    expect(migrated).toMatchObject({ code: 1, err: expect.stringMatching(/^Stop it first:/m) });
     expect(migrated.err).not.toContain('--url');
     expect((await fetch(`${first.url}/readyz`)).status).toBe(200);
     first.child.kill('SIGTERM');

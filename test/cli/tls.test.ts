@@ -83,6 +83,15 @@ it('is spoken by the server and by every way to call it, with certificates on bo
   const mistrusted = await backup(['--url', server.url, ...shown, '--force']);
   expect(mistrusted).toMatchObject({ code: 1, err: expect.stringContaining('is not believed') });
 
+  expect(await run([...flags, 'backup', `${files.ca}.db`, ...shown])).toMatchObject({
+    code: 1,
+    err: expect.stringMatching(/^unsupported: /),
+  });
+  expect(await run([...flags, 'keys', 'list', ...shown])).toMatchObject({
+    code: 1,
+    err: expect.stringContaining('This server asks for no keys'),
+  });
+
   const unknown = await run(['topics'], { env: { EBBMARK_URL: server.url } });
   expect(unknown).toMatchObject({ code: 1, out: '' });
   expect(unknown.err).toContain('is not believed (SELF_SIGNED_CERT_IN_CHAIN)');

@@ -148,6 +148,18 @@ describe('bodies that are taken', () => {
   });
 });
 
+it('digits cost no more than other bytes: nobody else waits for them', async () => {
+  const large = await startServer();
+  try {
+    const raw = task(`[${new Array(26_000).fill('9'.repeat(300)).join()}]`);
+    const begin = performance.now();
+    expectProblem(await large.call('POST', PATH, { raw }), 400, 'invalid-input');
+    expect(performance.now() - begin).toBeLessThan(1_500);
+  } finally {
+    await large.close();
+  }
+});
+
 describe('bodies that never end', () => {
   it('counts bytes as they come where no length was given', async () => {
     const raw = await connectRaw(server.port);

@@ -1,5 +1,7 @@
 /** What is over budget is refused early and cheaply; what was taken is given back on every way out. */
 import type { ServerResponse } from 'node:http';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import { gzipSync } from 'node:zlib';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
@@ -525,6 +527,28 @@ describe('headers', () => {
     raw.socket.write(`GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: ${'x'.repeat(20_000)}\r\n\r\n`);
     expect(await raw.closed).toMatch(/^HTTP\/1\.1 431 /);
     expect(usage().refused.headers).toBe(2);
+  });
+});
+
+it('nothing is kept of calls that waited behind each other on a connection that was cut', async () => {
+  const answers: WeakRef<ServerResponse>[] = [];
+  server = await startServer({}, (app) => {
+    app.addHook('onRequest', async (_request, reply) => {
+      answers.push(new WeakRef(reply.raw));
+    });
+  });
+  const body = '{"topics":["none"],"waitMs":30000}';
+  const raw = await connect();
+  raw.socket.write((withLength('/v1/leases', body.length) + body).repeat(10));
+  await eventually(() => server.queue.status().waiting === 10);
+  raws.pop();
+  raw.socket.destroy();
+  await eventually(() => server.queue.status().waiting === 0 && isQuiet());
+  setFlagsFromString('--expose-gc');
+  const collect = runInNewContext('gc') as () => void;
+  await eventually(() => {
+    collect();
+    return answers.every((answer) => answer.deref() === undefined);
   });
 });
 
