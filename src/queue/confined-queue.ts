@@ -5,6 +5,7 @@ import { QueueError, show } from '../core/errors.ts';
 import { parseLeaseToken } from '../core/lease-token.ts';
 import { checkSelector, checkTopic } from '../core/names.ts';
 import { optionalInteger } from '../core/numbers.ts';
+import { Limiter } from '../scheduler/limiter.ts';
 import type {
   EnqueueOptions,
   EnqueueResult,
@@ -39,13 +40,23 @@ import { checkScheduleName } from './validate.ts';
 /** What can be asked of a queue about topics. */
 export type TopicQueue = Omit<
   Queue,
-  'enqueue' | 'status' | 'busiest' | 'measures' | 'backup' | 'readiness' | 'stop'
+  'enqueue' | 'tasks' | 'schedules' | 'status' | 'busiest' | 'measures' | 'backup' | 'readiness' | 'stop'
 > & {
   enqueue(topic: string, tasks: readonly TaskInput[], options?: EnqueueOptions): Promise<readonly EnqueueResult[]>;
+  /** @param signal aborted once nobody waits for the page any more: it rejects then, perhaps */
+  tasks(topic: string, request?: ListRequest, signal?: AbortSignal): Promise<TaskPage>;
+  schedules(request?: SchedulesRequest, signal?: AbortSignal): Promise<SchedulePage>;
 };
+
+type SchedulesRequest = Parameters<Queue['schedules']>[0];
 
 /** A name that nobody gives a topic: what is asked about a topic outside is asked about this one. */
 const NOWHERE = `nowhere-${randomUUID()}`;
+/** @throws QueueError `shutting-down` where nobody waits any more */
+function mustBeAwaited(signal: AbortSignal | undefined): void {
+  if (signal?.aborted) throw new QueueError('shutting-down');
+}
+
 /** What is read as no lease token. */
 const NO_TOKEN = '';
 
@@ -63,6 +74,8 @@ export class ConfinedQueue implements TopicQueue {
   readonly #queue: TopicQueue;
   readonly #prefixes: readonly string[];
   readonly #seal: CursorSeal;
+  /** A list looks through what is outside as well: one at a time, so that nobody keeps the store busy with many. */
+  readonly #lists = new Limiter(1);
 
   /** @param prefixes what the names of topics inside begin with; none covers another, and they are in order */
   constructor(queue: TopicQueue, prefixes: readonly string[], seal: CursorSeal) {
@@ -113,12 +126,17 @@ export class ConfinedQueue implements TopicQueue {
   }
 
   /** A page is filled, however much of others lies between; the queue's own are short where there is much to look through. */
-  async tasks(topic: string, request: ListRequest = {}): Promise<TaskPage> {
+  tasks(topic: string, request: ListRequest = {}, signal?: AbortSignal): Promise<TaskPage> {
+    return this.#lists.run(() => this.#tasks(topic, request, signal));
+  }
+
+  async #tasks(topic: string, request: ListRequest, signal: AbortSignal | undefined): Promise<TaskPage> {
     const limit = optionalInteger(request.limit, '/limit', 1, PAGE_TASKS) ?? 100;
     const tasks: TaskInfo[] = [];
     let bytes = 0;
     let after = request.after === undefined ? undefined : this.#opened(request.after);
     do {
+      mustBeAwaited(signal);
       const rest = { ...request, limit: limit - tasks.length, ...(after !== undefined && { after }) };
       const page = await this.#queue.tasks(this.#seen(topic), rest);
       for (const task of page.tasks) {
@@ -227,11 +245,16 @@ export class ConfinedQueue implements TopicQueue {
     return this.#queue.deleteSchedule(name);
   }
 
-  async schedules(request: Parameters<Queue['schedules']>[0] = {}): Promise<SchedulePage> {
+  schedules(request: SchedulesRequest = {}, signal?: AbortSignal): Promise<SchedulePage> {
+    return this.#lists.run(() => this.#schedules(request, signal));
+  }
+
+  async #schedules(request: NonNullable<SchedulesRequest>, signal: AbortSignal | undefined): Promise<SchedulePage> {
     const limit = optionalInteger(request.limit, '/limit', 1, SCHEDULE_PAGE) ?? 100;
     const found: ScheduleSummary[] = [];
     let after = request.after;
     do {
+      mustBeAwaited(signal);
       const page = await this.#queue.schedules({ limit: SCHEDULE_PAGE, ...(after !== undefined && { after }) });
       found.push(...page.schedules.filter((one) => this.#mayUseBoth(one)));
       after = page.after;

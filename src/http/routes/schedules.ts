@@ -1,5 +1,5 @@
 import type { ScheduleInput } from '../../queue/api.ts';
-import type { App } from '../app.ts';
+import type { App, Surroundings } from '../app.ts';
 import { Schedule, ScheduleBody, SchedulePage, ScheduleParams, SchedulesQuery } from '../contract/schedules.ts';
 import { Ref } from '../contract/schema.ts';
 import { NoQuery } from '../contract/service.ts';
@@ -8,7 +8,7 @@ import { payloadFromWire, taskToWire } from '../payloads.ts';
 const tags = ['schedules'];
 
 /** Set, look at, list, delete. */
-export function scheduleRoutes(app: App): void {
+export function scheduleRoutes(app: App, { waits }: Surroundings): void {
   app.get(
     '/v1/schedules',
     {
@@ -21,7 +21,14 @@ export function scheduleRoutes(app: App): void {
       },
       config: { access: { roles: ['produce', 'admin'] } },
     },
-    (request) => request.caller.queue.schedules(request.query),
+    async (request, reply) => {
+      const wait = waits.begin(reply);
+      try {
+        return await request.caller.queue.schedules(request.query, wait.signal);
+      } finally {
+        wait.end();
+      }
+    },
   );
 
   app.get(

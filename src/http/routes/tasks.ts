@@ -75,12 +75,17 @@ export function taskRoutes(app: App, { waits }: Surroundings): void {
       },
       config: { access: ANY_ROLE, docs: { codes: ['topic-invalid', 'topic-not-found'] } },
     },
-    async (request) => {
+    async (request, reply) => {
       const { messageId, ...list } = request.query;
       const { topic } = request.params;
       if (messageId === undefined) {
-        const page = await request.caller.queue.tasks(topic, list);
-        return { ...page, tasks: page.tasks.map(taskToWire) };
+        const wait = waits.begin(reply);
+        try {
+          const page = await request.caller.queue.tasks(topic, list, wait.signal);
+          return { ...page, tasks: page.tasks.map(taskToWire) };
+        } finally {
+          wait.end();
+        }
       }
       if (Object.keys(list).length > 0) {
         const message = `messageId goes alone, not with ${Object.keys(list).join(', ')}`;
