@@ -5,6 +5,7 @@ import { type ErrorCode, QueueError } from '../core/errors.ts';
 import { DEAD_TIER, isSlotTopic } from '../core/log.ts';
 import { checkTopic } from '../core/names.ts';
 import { optionalInteger } from '../core/numbers.ts';
+import { DEFAULT_SETTINGS, type TopicSettings } from '../core/settings.ts';
 import { type NodeRow, type Store, StoreUnavailableError } from '../store/store.ts';
 import type {
   Backup,
@@ -478,7 +479,7 @@ export class LocalQueue implements Queue {
           const options = { signal, timeoutMs: CALL_TIMEOUT_MS };
           const body = { method, topic: name, args: args.filter((arg) => arg !== signal) };
           const answer = await unlessUnreachable(this.#transport.call(holder, 'call', body, options));
-          if (answer !== null) return answer.value;
+          if (answer !== null) return withAllSettings(answer.value);
         }
         if (holder === null && this.#address === null) await this.#use(session, undefined);
         if (this.#stopped !== null || this.#env.monotonic() >= deadline) throw new QueueError('not-holder');
@@ -788,5 +789,11 @@ const isSettled = ({ place, head }: Located): boolean =>
   isFinal(head.status) || (place.tier === DEAD_TIER && !isSlotTopic(place.topic));
 
 /** Anyone may ask whether a server is ready. */
+/** A topic as a server of an older version tells of it: settings that it does not know are what they are by default. */
+const withAllSettings = (answer: unknown): unknown =>
+  typeof answer === 'object' && answer !== null && 'settings' in answer
+    ? { ...answer, settings: { ...DEFAULT_SETTINGS, ...(answer.settings as Partial<TopicSettings>) } }
+    : answer;
+
 const reasonOf = (error: unknown): string =>
   error instanceof Error && isTelling(error) ? error.message : 'an unforeseen error; the log has it';
