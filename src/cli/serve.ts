@@ -139,6 +139,12 @@ export async function serve(flags: Flags, env: Environment): Promise<void> {
     await Promise.all(open.map((one) => one.stop(0)));
     throw error;
   }
+  if (!settings.listen.loopback && asksForKeys && certificates.own === null) {
+    log.warn(
+      { listen: settings.listen.host },
+      `API keys and payloads go over the network as they are: give this server a certificate (${SETTINGS.tlsCert.env}), or put what speaks TLS before it`,
+    );
+  }
   const { store } = settings;
   const isFile = store.kind === 'sqlite' && store.path !== ':memory:';
   const forget = isFile ? writeServerRecord(store.path, { pid: process.pid, url }) : () => {};

@@ -14,6 +14,7 @@ import { Publisher } from './publisher.ts';
 import { Subscriber, type SubscriberOptions } from './subscriber.ts';
 import type { TaskOf } from './task.ts';
 import { type AnyTopics, TopicBook, type TopicName, type TopicSchemas } from './topics.ts';
+import { Turns } from './turns.ts';
 
 export interface ClientOptions<T extends TopicSchemas = AnyTopics> {
   /** Types and schemas of payloads; see `defineTopics`. The client then takes no other topics. */
@@ -45,6 +46,9 @@ export interface ClientOptions<T extends TopicSchemas = AnyTopics> {
 }
 
 const LONGEST_MS = 2 ** 31 - 1;
+const RESULT_WAIT_MS = 20_000;
+/** Waits for results over the network: a quarter of the connections that a server has where nobody says otherwise. */
+const RESULTS_AT_ONCE = 256;
 const OPTIONS: ReadonlySet<string> = new Set<keyof ClientOptions>([
   'topics',
   'key',
@@ -88,6 +92,7 @@ export class Client<T extends TopicSchemas = AnyTopics> implements TwoPhase {
       backend: isRemote ? remote! : checkBackend(queue),
       connection,
       topics: new TopicBook(options.topics ?? null),
+      resultTurns: new Turns(isRemote ? RESULTS_AT_ONCE : Number.POSITIVE_INFINITY, RESULT_WAIT_MS),
       requestTimeoutMs,
       retryMs,
       report,

@@ -1,6 +1,7 @@
 import type { Backend } from './backend.ts';
 import type { Connection } from './connection.ts';
 import type { TopicBook } from './topics.ts';
+import type { Turns } from './turns.ts';
 
 /** What went wrong where. */
 export interface Trouble {
@@ -19,6 +20,8 @@ export interface ClientContext {
   readonly backend: Backend;
   readonly connection: Connection;
   readonly topics: TopicBook;
+  /** Of waits for results. */
+  readonly resultTurns: Turns;
   readonly requestTimeoutMs: number;
   readonly retryMs: number;
   report(error: unknown, trouble: Trouble): void;

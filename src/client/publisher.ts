@@ -43,7 +43,6 @@ const RESULT_OPTIONS: ReadonlySet<string> = new Set<keyof ResultOptions>(['timeo
 const OPTIONS: ReadonlySet<string> = new Set([...TASK_FIELDS].filter((field) => field !== 'payload'));
 /** What a task adds to a call beside its payload and metadata, roughly. */
 const TASK_BYTES = 200;
-const RESULT_WAIT_MS = 20_000;
 const LONGEST_TIMEOUT_MS = 2 ** 31 - 1;
 
 /** Puts tasks into topics, and waits for what becomes of them. */
@@ -169,15 +168,16 @@ export class Publisher<T extends TopicSchemas = AnyTopics> extends Drainable {
   }
 
   async #settled(topic: string, id: string, signal: AbortSignal): Promise<TaskInfo> {
-    const { backend, connection, retryMs } = this.#context;
+    const { backend, connection, resultTurns, retryMs } = this.#context;
     for (;;) {
-      const askedAt = performance.now();
-      const task = await connection.call(() => backend.task(topic, id, { waitMs: RESULT_WAIT_MS, signal }), {
-        forMs: retryMs,
-        signal,
+      const { task, isEarly } = await resultTurns.take(signal, async (waitMs) => {
+        const askedAt = performance.now();
+        const ask = () => backend.task(topic, id, { waitMs, signal });
+        const task = await connection.call(ask, { forMs: retryMs, signal });
+        return { task, isEarly: performance.now() - askedAt < waitMs / 2 };
       });
       if (task.settledAt !== null) return task;
-      if (performance.now() - askedAt < RESULT_WAIT_MS / 2) await connection.rest(signal);
+      if (isEarly) await connection.rest(signal);
     }
   }
 }
