@@ -17,7 +17,7 @@ const HELP = `Applies small wrong changes to copies of the code, one each, and r
   npm run sim:mutants -- --list              what there is
 
   --at-once N   so many at the same time (2)
-  --seconds N   none takes longer than so many seconds of real time (120)
+  --seconds N   none takes longer than so many seconds of real time (240)
   --verbose     all that was broken, not only by which rules
 
 Ends with 1 where one was not caught, with 2 where one cannot be applied.`;
@@ -30,7 +30,7 @@ const { values: opt } = parseArgs({
   options: {
     only: { type: 'string' },
     seeds: { type: 'string' },
-    seconds: { type: 'string', default: '120' },
+    seconds: { type: 'string', default: '240' },
     'at-once': { type: 'string', default: '2' },
     list: { type: 'boolean', default: false },
     verbose: { type: 'boolean', default: false },
