@@ -9,7 +9,7 @@ import { afterEach, beforeEach, describe, expect, it, onTestFinished } from 'vit
 import { HttpQueue } from '../../src/client/http-queue.ts';
 import type { Queue } from '../../src/queue/api.ts';
 import { openQueue, saveBackup } from '../../src/queue/open.ts';
-import { type Running, run, start } from './support/run.ts';
+import { type Running, run, start } from '../cli/support/run.ts';
 
 let directory: string;
 const started: Running[] = [];
