@@ -3,9 +3,9 @@ import { mayUse, within } from '../core/api-key.ts';
 import { ANSWER_BYTES, PAGE_TASKS, SCHEDULE_PAGE } from '../core/bounds.ts';
 import { QueueError, show } from '../core/errors.ts';
 import { parseLeaseToken } from '../core/lease-token.ts';
+import { Limiter } from '../core/limiter.ts';
 import { checkSelector, checkTopic } from '../core/names.ts';
 import { optionalInteger } from '../core/numbers.ts';
-import { Limiter } from '../scheduler/limiter.ts';
 import type {
   EnqueueOptions,
   EnqueueResult,

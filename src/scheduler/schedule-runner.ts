@@ -6,11 +6,11 @@
  */
 import { SCHEDULE_PAGE } from '../core/bounds.ts';
 import { QueueError } from '../core/errors.ts';
+import { Limiter } from '../core/limiter.ts';
 import type { Engine } from '../queue/engine.ts';
 import type { Schedules } from '../queue/schedules.ts';
 import type { Tenure } from '../queue/tenure.ts';
 import { AlarmClock } from './alarm.ts';
-import { Limiter } from './limiter.ts';
 
 /** Schedules that are fired at the same time: those of midnight are many, and share writes. */
 const FIRED_AT_ONCE = 32;

@@ -8,6 +8,7 @@ import {
   FINAL_VERSION,
   type LogAddress,
 } from '../core/entry.ts';
+import { Limiter } from '../core/limiter.ts';
 import { isFarTopic, logKey, nearLogOf } from '../core/log.ts';
 import { tierOf } from '../core/priority.ts';
 import type { Engine } from '../queue/engine.ts';
@@ -15,7 +16,6 @@ import { rangesOf } from '../queue/locate.ts';
 import type { Log } from '../queue/log.ts';
 import { asPending, groupBy, groupBySegment, type Mover } from '../queue/move.ts';
 import { placeIn, type Topic } from '../queue/topics.ts';
-import { Limiter } from './limiter.ts';
 import type { Turns } from './turns.ts';
 
 const READS_AT_ONCE = 16;

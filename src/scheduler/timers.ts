@@ -28,6 +28,7 @@
  */
 import { DUE_TICK_MS, DUE_TIMES_KEPT } from '../core/bounds.ts';
 import type { EntryHead, LogAddress } from '../core/entry.ts';
+import { Limiter } from '../core/limiter.ts';
 import { isFarTopic, type SlotTimes, segmentEnd, segmentOf, slotTimes } from '../core/log.ts';
 import type { Engine } from '../queue/engine.ts';
 import type { Log, TimeSlot } from '../queue/log.ts';
@@ -36,7 +37,6 @@ import { definitely } from '../queue/outcomes.ts';
 import type { Tenure } from '../queue/tenure.ts';
 import { AlarmClock } from './alarm.ts';
 import { type Cut, DueTimes } from './due-times.ts';
-import { Limiter } from './limiter.ts';
 import type { SlotCounter } from './slot-counter.ts';
 import { readSlotHeads } from './slot-heads.ts';
 import { entriesIn, SlotMover } from './slot-mover.ts';
