@@ -3,7 +3,7 @@ import type { Socket } from 'node:net';
 import type { FastifyReply } from 'fastify';
 
 /** One call that waits. `end` once it no longer does. */
-export interface Wait {
+interface Wait {
   /** Aborted when the caller has gone, or the server stops. */
   readonly signal: AbortSignal;
   end(): void;
@@ -22,7 +22,7 @@ export class Waits {
   readonly #onLoss = new WeakMap<ServerResponse, () => void>();
   #stopping = false;
 
-  begin(reply: FastifyReply): Wait {
+  #begin(reply: FastifyReply): Wait {
     const { socket } = reply.request.raw;
     const controller = new AbortController();
     if (this.#stopping || socket.destroyed) controller.abort();
@@ -37,6 +37,16 @@ export class Waits {
         if (this.#stopping) reply.header('connection', 'close');
       },
     };
+  }
+
+  /** Waits for something, until there is nobody left to answer, or the server stops: then the signal is aborted. */
+  async during<T>(reply: FastifyReply, wait: (signal: AbortSignal) => Promise<T>): Promise<T> {
+    const { signal, end } = this.#begin(reply);
+    try {
+      return await wait(signal);
+    } finally {
+      end();
+    }
   }
 
   /** Calls back when the response is lost: its connection closed before all of it was handed to the system. */

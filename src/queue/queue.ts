@@ -645,7 +645,7 @@ export class LocalQueue implements Queue {
 
   /** Leases that are open in the shards held here, whoever gave them out. */
   get leasesHeld(): number {
-    return this.#session?.engine.book.totals().leased ?? 0;
+    return this.#session?.engine.book.leased ?? 0;
   }
 
   busiest(): Promise<readonly BusyTopic[]> {

@@ -342,6 +342,13 @@ export class TopicBook {
     return sum;
   }
 
+  /** Tasks under a lease in those shards: asked for with every enqueue and lease, and so not with all the others. */
+  get leased(): number {
+    let leased = 0;
+    for (const { holds, totals } of this.#tenures) if (holds) leased += totals.leased;
+    return leased;
+  }
+
   get size(): number {
     return this.totals().topics;
   }

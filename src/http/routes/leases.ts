@@ -32,13 +32,9 @@ export function leaseRoutes(app: App, surroundings: Surroundings): void {
       preValidation: orEmpty,
     },
     async (request, reply) => {
-      const wait = request.body.waitMs ? waits.begin(reply) : null;
-      try {
-        const tasks = await leasing.lease(reply, request.caller, request.body, wait?.signal);
-        return { tasks: tasks.map(taskToWire) };
-      } finally {
-        wait?.end();
-      }
+      const lease = (signal?: AbortSignal) => leasing.lease(reply, request.caller, request.body, signal);
+      const tasks = await (request.body.waitMs ? waits.during(reply, lease) : lease());
+      return { tasks: tasks.map(taskToWire) };
     },
   );
 

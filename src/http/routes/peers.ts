@@ -41,12 +41,8 @@ export function peerRoutes(app: App, surroundings: Surroundings, queue: Queue, p
       const { method } = request.params as { readonly method: string };
       if (!(PEER_METHODS as readonly string[]).includes(method)) throw new QueueError('not-found');
       if (method === 'lease') return bytesToWire(await lease(request.body as PeerCalls['lease']['body'], reply));
-      const wait = waits.begin(reply);
-      try {
-        return bytesToWire(await peers.answer(method as PeerMethod, request.body as never, wait.signal));
-      } finally {
-        wait.end();
-      }
+      const ask = (signal: AbortSignal) => peers.answer(method as PeerMethod, request.body as never, signal);
+      return bytesToWire(await waits.during(reply, ask));
     },
   );
 }

@@ -21,14 +21,7 @@ export function scheduleRoutes(app: App, { waits }: Surroundings): void {
       },
       config: { access: { roles: ['produce', 'admin'] } },
     },
-    async (request, reply) => {
-      const wait = waits.begin(reply);
-      try {
-        return await request.caller.queue.schedules(request.query, wait.signal);
-      } finally {
-        wait.end();
-      }
-    },
+    (request, reply) => waits.during(reply, (signal) => request.caller.queue.schedules(request.query, signal)),
   );
 
   app.get(

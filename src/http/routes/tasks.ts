@@ -79,13 +79,8 @@ export function taskRoutes(app: App, { waits }: Surroundings): void {
       const { messageId, ...list } = request.query;
       const { topic } = request.params;
       if (messageId === undefined) {
-        const wait = waits.begin(reply);
-        try {
-          const page = await request.caller.queue.tasks(topic, list, wait.signal);
-          return { ...page, tasks: page.tasks.map(taskToWire) };
-        } finally {
-          wait.end();
-        }
+        const page = await waits.during(reply, (signal) => request.caller.queue.tasks(topic, list, signal));
+        return { ...page, tasks: page.tasks.map(taskToWire) };
       }
       if (Object.keys(list).length > 0) {
         const message = `messageId goes alone, not with ${Object.keys(list).join(', ')}`;
@@ -118,12 +113,9 @@ export function taskRoutes(app: App, { waits }: Surroundings): void {
       const { waitMs } = request.query;
       if (!waitMs) return taskToWire(await request.caller.queue.task(topic, id));
       request.admission.awaitsResult();
-      const wait = waits.begin(reply);
-      try {
-        return taskToWire(await request.caller.queue.task(topic, id, { waitMs, signal: wait.signal }));
-      } finally {
-        wait.end();
-      }
+      return taskToWire(
+        await waits.during(reply, (signal) => request.caller.queue.task(topic, id, { waitMs, signal })),
+      );
     },
   );
 

@@ -52,13 +52,10 @@ export function topicRoutes(app: App, { waits }: Surroundings): void {
       const { queue } = request.caller;
       if (timeoutMs === undefined) return queue.topic(topic);
       request.admission.awaitsResult();
-      const wait = waits.begin(reply);
-      try {
-        const drained = await queue.drained(topic, { timeoutMs, signal: wait.signal });
+      return waits.during(reply, async (signal) => {
+        const drained = await queue.drained(topic, { timeoutMs, signal });
         return { ...(await queue.topic(topic)), drained };
-      } finally {
-        wait.end();
-      }
+      });
     },
   );
 
