@@ -10,6 +10,7 @@ import Database from 'better-sqlite3';
 import { type Snapshot, StoreUnavailableError } from '../store.ts';
 import { storeError } from './errors.ts';
 import { checkContents, checkHeader, damaged } from './inspect.ts';
+import { checkDirectory } from './open.ts';
 
 export interface CopyOptions {
   /** Replaces a file that is there; off, it is refused. */
@@ -101,9 +102,7 @@ async function written<T>(path: string, act: () => Promise<T>): Promise<T> {
 }
 
 function mustBeFree(path: string, overwrite = false): void {
-  const directory = dirname(path);
-  if (!statSync(directory, { throwIfNoEntry: false })?.isDirectory())
-    throw new StoreUnavailableError(`${directory} is no directory that is there: make it first, or correct the path`);
+  checkDirectory(dirname(path));
   const stat = statSync(path, { throwIfNoEntry: false });
   if (stat !== undefined && !stat.isFile()) throw new StoreUnavailableError(`${path} is not a file`);
   if (stat !== undefined && !overwrite) throw isThere(path);

@@ -137,8 +137,10 @@ function guarded<T>(file: string, act: () => T): T {
   }
 }
 
+/** Bytes of the log beside a file. */
+export const logBytes = (file: string): number => statSync(`${file}-wal`, { throwIfNoEntry: false })?.size ?? 0;
 /** Whether there is a log beside a file that says something. */
-export const hasLog = (file: string): boolean => (statSync(`${file}-wal`, { throwIfNoEntry: false })?.size ?? 0) > 0;
+export const hasLog = (file: string): boolean => logBytes(file) > 0;
 
 /** The path without a symbolic link at its end: SQLite puts the log beside the file that is meant. */
 function locate(path: string): string {
@@ -158,7 +160,8 @@ function identityOf(file: string): string | null {
   throw new StoreUnavailableError(`${file} is not a file; a store is one file, for example ./ebbmark.db`);
 }
 
-function checkDirectory(directory: string): void {
+/** @throws StoreUnavailableError where it is none */
+export function checkDirectory(directory: string): void {
   if (statSync(directory, { throwIfNoEntry: false })?.isDirectory()) return;
   throw new StoreUnavailableError(`${directory} is no directory that is there: make it first, or correct the path`);
 }

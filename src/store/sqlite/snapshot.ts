@@ -12,11 +12,11 @@
  *
  * The file is opened once, and closed only after the connection: see `openHere` in open.ts.
  */
-import { closeSync, openSync, read as readCallback, statSync } from 'node:fs';
+import { closeSync, openSync, read as readCallback } from 'node:fs';
 import { promisify } from 'node:util';
 import type { Database } from 'better-sqlite3';
 import { type Snapshot, StoreUnavailableError } from '../store.ts';
-import { CHECKPOINT_PAGES, openFile } from './open.ts';
+import { CHECKPOINT_PAGES, logBytes, openFile } from './open.ts';
 
 const read = promisify(readCallback);
 
@@ -156,6 +156,3 @@ class OpenSnapshot implements Snapshot {
     if (!this.#isOpen) throw new StoreUnavailableError(this.#fault);
   }
 }
-
-/** Bytes of the log beside a file. */
-export const logBytes = (path: string): number => statSync(`${path}-wal`, { throwIfNoEntry: false })?.size ?? 0;

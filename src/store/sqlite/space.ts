@@ -10,7 +10,8 @@
 import type { Database } from 'better-sqlite3';
 import type { StoreSpace } from '../store.ts';
 import type { Committer } from './committer.ts';
-import { logBytes, type Snapshots } from './snapshot.ts';
+import { logBytes } from './open.ts';
+import type { Snapshots } from './snapshot.ts';
 
 const STEP_PAGES = 128;
 /** Pages after which the file is cut: a cut of all at once took 100 ms for 280 MB. */
