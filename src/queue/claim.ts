@@ -15,6 +15,7 @@ import { type MessageRow, type MessageWrite, messageIdKey } from '../core/messag
 import { mustBeChecked } from '../core/scan.ts';
 import { adoptUnseen, measureWaiting, recountReady, recountWaiting, takeTerm } from '../scheduler/recover.ts';
 import type { Engine } from './engine.ts';
+import { type Moment, momentOf } from './environment.ts';
 import { GroupCommit } from './group-commit.ts';
 import type { Log } from './log.ts';
 import { liveRow, type Messages } from './messages.ts';
@@ -218,14 +219,13 @@ export class Claimer {
     const rows = await this.#rowsOf(topic, entries);
     if (await this.#finishMoves(log, entries)) return 'again';
 
-    const now = env.now();
-    const leasedAt = env.monotonic();
+    const moment = momentOf(env);
     const decisions: ClaimDecision[] = [];
     const own: MessageWrite[] = [];
     let bytes = 0;
     for (const entry of entries) {
       const message = entry.messageId === null ? undefined : (rows.get(messageIdKey(entry.messageId)) ?? null);
-      const decision = decideClaim(entry, { now, purgedAt: topic.settings.purgedAt, message });
+      const decision = decideClaim(entry, { now: moment.now, purgedAt: topic.settings.purgedAt, message });
       if ((decision.kind === 'claim' || decision.kind === 'own') && wanted-- === 0) break;
       const more = entryBytes(entry);
       if (decisions.length > 0 && bytes + more > budget) break;
@@ -241,7 +241,7 @@ export class Claimer {
         return 'again';
       }
     }
-    return this.#commit(topic, log, header, entries, decisions, wants, results, firstWant, now, leasedAt);
+    return this.#commit(topic, log, header, entries, decisions, wants, results, firstWant, moment);
   }
 
   async #commit(
@@ -253,10 +253,10 @@ export class Claimer {
     wants: readonly Want[],
     results: Claimed[][],
     firstWant: number,
-    now: number,
-    leasedAt: number,
+    moment: Moment,
   ): Promise<number | 'again'> {
     const { store, env } = this.#engine;
+    const { now } = moment;
     const changes: EntryChange[] = [];
     const taken = new Map<number, Claimed>();
     const wantOf: number[] = [];
@@ -313,7 +313,7 @@ export class Claimer {
     log.scan = to;
     if (log.waitingBytes !== null) log.addWaitingBytes(-bytesOf(entries.slice(0, decisions.length)));
     header.term = term;
-    await this.#account(topic, log, entries, decisions, taken, now, leasedAt);
+    await this.#account(topic, log, entries, decisions, taken, moment);
     let nth = 0;
     for (const claimed of taken.values()) results[wantOf[nth++]!]!.push(claimed);
     return bytes;
@@ -352,8 +352,7 @@ export class Claimer {
     entries: readonly Entry[],
     decisions: readonly ClaimDecision[],
     taken: ReadonlyMap<number, Claimed>,
-    now: number,
-    leasedAt: number,
+    { now, monotonic }: Moment,
   ): Promise<void> {
     const { counters, signals, messages } = this.#engine;
     const ended: Parameters<Messages['settle']>[2][number][] = [];
@@ -385,7 +384,7 @@ export class Claimer {
     log.reserved -= taken.size;
     if (log.ready === 0 && log.unscanned > 0) signals.due(log, now);
     counters.delivered += taken.size;
-    topic.leased(taken.size, leasedAt);
+    topic.leased(taken.size, monotonic);
     signals.due(log, until);
     if (met > taken.size) signals.changed(topic);
     if (ended.length === 0) return;

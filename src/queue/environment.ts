@@ -22,8 +22,30 @@ export interface Environment {
 /** The two clocks. */
 export type Clock = Pick<Environment, 'now' | 'monotonic'>;
 
+/** A moment, by both. */
+export interface Moment {
+  readonly now: number;
+  readonly monotonic: number;
+}
+
+export const momentOf = (clock: Clock): Moment => ({ now: clock.now(), monotonic: clock.monotonic() });
+
 /** A time that was told by `now`, as the monotonic clock would have told it. */
 export const monotonicAt = (clock: Clock, at: number): number => at - clock.now() + clock.monotonic();
+
+/** What comes of some work, or `late` where it takes longer than so many milliseconds. */
+export async function within<T>(
+  { timer }: Pick<Environment, 'timer'>,
+  ms: number,
+  work: Promise<T>,
+  late: T,
+): Promise<T> {
+  let cancel = (): void => {};
+  const over = new Promise<T>((resolve) => {
+    cancel = timer(ms, () => resolve(late));
+  });
+  return Promise.race([work, over]).finally(cancel);
+}
 
 /**
  * - `applied` a repetition of the write was applied: the first try had written nothing;

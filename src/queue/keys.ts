@@ -43,9 +43,9 @@ import { invalid, QueueError } from '../core/errors.ts';
 import { checkFields } from '../core/fields.ts';
 import { checkTopic, isWellFormed, utf8Bytes } from '../core/names.ts';
 import { integer, optionalInteger } from '../core/numbers.ts';
-import { type KeysWrite, type Store, type StoredKeys, StoreUnavailableError } from '../store/store.ts';
-import type { Environment } from './environment.ts';
-import { definitely } from './outcomes.ts';
+import type { KeysWrite, Store, StoredKeys } from '../store/store.ts';
+import { type Environment, within } from './environment.ts';
+import { asToldToCallers, definitely } from './outcomes.ts';
 import { checkCount } from './validate.ts';
 
 /** After so long the table is asked whether it has changed; what a revocation takes to be known everywhere is STALE_MS. */
@@ -214,7 +214,7 @@ export class Keyring implements KeyCalls {
       return this.#known!;
     }
     try {
-      await this.#within(looking, PATIENCE_MS);
+      await within(this.#env, PATIENCE_MS, looking, undefined);
     } catch (error) {
       if (!isOutOfReach(error) || this.#age() >= OUTAGE_MS) throw error;
     }
@@ -224,15 +224,6 @@ export class Keyring implements KeyCalls {
 
   #age(): number {
     return this.#known === null ? Number.POSITIVE_INFINITY : this.#env.monotonic() - this.#known.asOf;
-  }
-
-  /** Resolves after `ms` at the latest. */
-  async #within(work: Promise<void>, ms: number): Promise<void> {
-    let cancel = (): void => {};
-    const late = new Promise<void>((resolve) => {
-      cancel = this.#env.timer(ms, resolve);
-    });
-    await Promise.race([work, late]).finally(cancel);
   }
 
   /** Asks whether something has changed, and what; those who ask at the same time share an answer. */
@@ -286,8 +277,7 @@ async function sayingSo<T>(call: () => Promise<T>): Promise<T> {
   try {
     return await call();
   } catch (error) {
-    if (error instanceof StoreUnavailableError) throw new QueueError('store-unavailable', error.message, [], error);
-    throw error;
+    throw asToldToCallers(error);
   }
 }
 

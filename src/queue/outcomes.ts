@@ -22,6 +22,10 @@ import type { Environment } from './environment.ts';
 const DEADLINE_MS = 15_000;
 const PAUSE_MS = { first: 5, most: 500 } as const;
 
+/** A store that is out of reach, said as callers are told of it; other errors as they are. */
+export const asToldToCallers = (error: unknown): unknown =>
+  error instanceof StoreUnavailableError ? new QueueError('store-unavailable', error.message, [], error) : error;
+
 type Definite<T extends { readonly kind: string }> = Exclude<T, { readonly kind: 'unknown' }>;
 
 /** Repeats a call until it is answered definitely; `doubted` tells whether an earlier try may have been applied. */

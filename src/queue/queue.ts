@@ -37,7 +37,7 @@ import type {
 import { deferred } from './deferred.ts';
 import { Dispatcher } from './dispatch.ts';
 import { Counters, type QueueLogger } from './engine.ts';
-import type { Environment } from './environment.ts';
+import { type Environment, within } from './environment.ts';
 import {
   type HolderAnswer,
   type HolderCall,
@@ -51,6 +51,7 @@ import { Keyring } from './keys.ts';
 import type { Located } from './locate.ts';
 import { MeasuredStore } from './measured-store.ts';
 import { type Distribution, Measures, type QueueMeasures } from './measures.ts';
+import { asToldToCallers } from './outcomes.ts';
 import {
   type Interest,
   measuredTransport,
@@ -679,12 +680,8 @@ export class LocalQueue implements Queue {
 
   /** Why a store does not say that it is there; null: it does. */
   async #silenceOf(store: Store): Promise<string | null> {
-    let cancel = (): void => {};
-    const late = new Promise<string>((resolve) => {
-      cancel = this.#env.timer(PING_MS, () => resolve(`not within ${inSeconds(PING_MS)}`));
-    });
     const ping = store.ping().then(() => null, reasonOf);
-    return Promise.race([ping, late]).finally(cancel);
+    return within(this.#env, PING_MS, ping, `not within ${inSeconds(PING_MS)}`);
   }
 
   stop(): Promise<void> {
@@ -717,8 +714,7 @@ export class LocalQueue implements Queue {
     try {
       return await call(this.#session);
     } catch (error) {
-      if (error instanceof StoreUnavailableError) throw new QueueError('store-unavailable', error.message, [], error);
-      throw error;
+      throw asToldToCallers(error);
     } finally {
       seconds?.observe((this.#env.monotonic() - startedAt) / 1000);
       this.#running--;

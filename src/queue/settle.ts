@@ -20,6 +20,7 @@ import { integer, optionalInteger } from '../core/numbers.ts';
 import { failedAttempt } from '../core/scan.ts';
 import type { SettleItem, SettleRequest, SettleResult } from './api.ts';
 import type { Engine } from './engine.ts';
+import { type Moment, momentOf } from './environment.ts';
 import { readByIds, readHeadsByIds } from './locate.ts';
 import type { ChangeResult, Log } from './log.ts';
 import type { Known } from './messages.ts';
@@ -120,9 +121,8 @@ export class Settler {
   }
 
   async #ack({ log, topic, items }: Group<Ack>, results: SettleItem[]): Promise<void> {
-    const { env } = this.#engine;
-    const now = env.now();
-    const endedAt = env.monotonic();
+    const moment = momentOf(this.#engine.env);
+    const { now } = moment;
     const plain = donePatch(null, now);
     const accepted: Item<Ack>[] = [];
     const changes: EntryChange[] = [];
@@ -155,7 +155,7 @@ export class Settler {
       if (good) done.push(item);
       results[item.index] = good ? { leaseId: item.token, ok: true } : refused(item.token, 'lease-lost');
     }
-    await this.#ended(log, topic, done, repeated, now, endedAt);
+    await this.#ended(log, topic, done, repeated, moment);
   }
 
   /** Chunks keep a batch small; chunks of one segment go through its group commit together with others. */
@@ -170,15 +170,13 @@ export class Settler {
   /**
    * What follows an ack: limits count it, the message rows say so, and the scanner may pass.
    * @param repeated ids of those that were done before
-   * @param endedAt by the monotonic clock
    */
   async #ended(
     log: Log,
     topic: Topic,
     done: readonly Item<unknown>[],
     repeated: ReadonlySet<number>,
-    now: number,
-    endedAt: number,
+    { now, monotonic }: Moment,
   ): Promise<void> {
     const { signals } = this.#engine;
     const succeeded = (id: number, enqueuedAt: number): void => {
@@ -201,7 +199,7 @@ export class Settler {
       }
       signals.settled(open.uid);
     }
-    topic.leaseEnded(endedAt);
+    topic.leaseEnded(monotonic);
     if (unknown.length > 0) {
       for (const head of (await readHeadsByIds(this.#engine.store, log.address, unknown)).values()) {
         succeeded(head.id, head.enqueuedAt);
