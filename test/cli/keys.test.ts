@@ -1,38 +1,17 @@
 /** API keys from the first one on: made on the store, asked for by the server, shown by commands. */
 import { existsSync } from 'node:fs';
-import { chmod, mkdtemp, rm, stat, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { chmod, stat, writeFile } from 'node:fs/promises';
 import Database from 'better-sqlite3';
-import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { main } from '../../src/cli/main.ts';
-import { type Running, run, start } from './support/run.ts';
+import { run } from './support/run.ts';
+import { type Served, servers } from './support/servers.ts';
 
-let directory: string;
-let count = 0;
-const started: Running[] = [];
+const { beside, newStore, serve: serveWith } = servers('keys');
 
-beforeAll(async () => {
-  directory = await mkdtemp(join(tmpdir(), 'ebbmark-keys-'));
-});
-afterEach(async () => {
-  for (const { child, ended } of started.splice(0)) {
-    child.kill('SIGKILL');
-    await ended;
-  }
-});
-afterAll(() => rm(directory, { recursive: true, force: true }));
-
-const newStore = () => `sqlite:${join(directory, `${count++}.db`)}`;
-
-const SERVE = ['serve', '--listen', '127.0.0.1:0', '--require-keys', 'on', '--log-level', 'trace', '--store'];
-
-async function serve(store: string): Promise<Running & { readonly url: string }> {
-  const server = start([...SERVE, store]);
-  started.push(server);
-  const [, url] = await server.until(/"url":"([^"]+)"/);
-  return { ...server, url: url! };
-}
+const ASKING = ['--require-keys', 'on', '--log-level', 'trace', '--store'];
+const SERVE = ['serve', '--listen', '127.0.0.1:0', ...ASKING];
+const serve = (store: string): Promise<Served> => serveWith([...ASKING, store]);
 
 interface Told {
   readonly code: number;
@@ -129,7 +108,7 @@ describe('commands', () => {
     const store = newStore();
     const key = await firstKey(store);
     const server = await serve(store);
-    const file = join(directory, 'key');
+    const file = beside('key');
     await writeFile(file, `${key}\n`);
     await chmod(file, 0o600);
     const ask = (args: readonly string[], env: Readonly<Record<string, string>> = {}): Promise<Told> =>
@@ -141,14 +120,14 @@ describe('commands', () => {
     expect(await ask(['enqueue', 'a', '1'], { EBBMARK_KEY: key })).toMatchObject({ code: 0, err: '' });
     expect(await ask(['lease', 'a'], { EBBMARK_KEY_FILE: file })).toMatchObject({ code: 0, err: '' });
     expect(await ask(['status'], { EBBMARK_KEY: ` ${key} ` })).toMatchObject({ code: 0 });
-    const copy = join(directory, 'copy.db');
+    const copy = beside('copy.db');
     expect((await ask(['backup', copy])).err).toMatch(/^unauthenticated: /);
     expect(await ask(['backup', copy], { EBBMARK_KEY: key })).toMatchObject({ code: 0, err: '' });
 
     for (const env of [
       { EBBMARK_KEY: key, EBBMARK_KEY_FILE: file },
       { EBBMARK_KEY: key.slice(0, -1) },
-      { EBBMARK_KEY_FILE: join(directory, 'none') },
+      { EBBMARK_KEY_FILE: beside('none') },
     ]) {
       const { code, out, err } = await ask(['topics'], env);
       expect({ code, out }).toEqual({ code: 2, out: '' });

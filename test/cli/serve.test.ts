@@ -1,38 +1,15 @@
 /** The server as a process: its start, its log, and its end by signals. */
-import { mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { readFile, stat, writeFile } from 'node:fs/promises';
 import net from 'node:net';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import Database from 'better-sqlite3';
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { type Running, run, start } from './support/run.ts';
+import { describe, expect, it } from 'vitest';
+import { run } from './support/run.ts';
+import { type Served, servers } from './support/servers.ts';
 
-let directory: string;
-let count = 0;
-const started: Running[] = [];
+const { beside, newStore, serve: serveWith } = servers('serve');
 
-beforeAll(async () => {
-  directory = await mkdtemp(join(tmpdir(), 'ebbmark-serve-'));
-});
-afterEach(async () => {
-  for (const { child, ended } of started.splice(0)) {
-    child.kill('SIGKILL');
-    await ended;
-  }
-});
-afterAll(() => rm(directory, { recursive: true, force: true }));
-
-const newStore = () => `sqlite:${join(directory, `${count++}.db`)}`;
-
-async function serve(args: readonly string[] = [], env: Readonly<Record<string, string>> = {}) {
-  const server = start(
-    ['serve', '--listen', '127.0.0.1:0', ...(args.includes('--store') ? [] : ['--store', newStore()]), ...args],
-    { env },
-  );
-  started.push(server);
-  const [, url] = await server.until(/"url":"([^"]+)"/);
-  return { ...server, url: url! };
-}
+const serve = (args: readonly string[] = [], env: Readonly<Record<string, string>> = {}): Promise<Served> =>
+  serveWith([...(args.includes('--store') ? [] : ['--store', newStore()]), ...args], env);
 
 const post = (url: string, path: string, body: unknown) =>
   fetch(url + path, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) });
@@ -303,15 +280,15 @@ describe('ebbmark serve', () => {
   });
 
   it('does not start on a store in a folder that is not there', async () => {
-    const store = `sqlite:${join(directory, 'nope', 'x.db')}`;
+    const store = `sqlite:${beside('nope', 'x.db')}`;
     const { code, err } = await run(['serve', '--listen', '127.0.0.1:0', '--store', store]);
     expect(code).toBe(1);
-    expect(err).toContain(`${join(directory, 'nope')} is no directory that is there`);
-    await expect(stat(join(directory, 'nope'))).rejects.toThrow('ENOENT');
+    expect(err).toContain(`${beside('nope')} is no directory that is there`);
+    await expect(stat(beside('nope'))).rejects.toThrow('ENOENT');
   });
 
   it('does not start on a damaged store, and leaves it as it is', async () => {
-    const path = join(directory, 'damaged.db');
+    const path = beside('damaged.db');
     await writeFile(path, 'this is a letter to my aunt, not a database'.repeat(100));
     const before = await readFile(path);
     const { code, err } = await run(['serve', '--listen', '127.0.0.1:0', '--store', `sqlite:${path}`]);

@@ -63,17 +63,13 @@ describe('the promises hold', () => {
   });
 });
 
-describe('what once broke them', () => {
-  test.each(REGRESSIONS)('seed %i (%s): %s', { timeout: 60_000 }, async (seed, profile) => {
-    // All were found before there were schedules and work in bulk, which would change what happens in them.
-    const { violations } = await simulate(seed, { profile, instead: { schedule: null, bulk: 1 } });
-    expect(violations, `npm run sim -- --seed ${seed} --profile ${profile} --trace`).toEqual([]);
-  });
-});
-
-describe('what broke them since', () => {
-  test.each(LATER_REGRESSIONS)('seed %i (%s): %s', { timeout: 60_000 }, async (seed, profile) => {
-    const { violations } = await simulate(seed, { profile });
+describe.each([
+  // Before there were schedules and work in bulk, which would change what happens in them.
+  ['long ago', REGRESSIONS, { schedule: null, bulk: 1 }],
+  ['since', LATER_REGRESSIONS, {}],
+] as const)('what broke them %s', (_when, regressions, instead) => {
+  test.each(regressions)('seed %i (%s): %s', { timeout: 60_000 }, async (seed, profile) => {
+    const { violations } = await simulate(seed, { profile, instead });
     expect(violations, `npm run sim -- --seed ${seed} --profile ${profile} --trace`).toEqual([]);
   });
 });
