@@ -27,7 +27,7 @@ import { type Located, readByIds } from './locate.ts';
 import type { Log } from './log.ts';
 import { readHead } from './move.ts';
 import type { Survey } from './survey.ts';
-import { placeIn, type Topic } from './topics.ts';
+import { type KnownTopic, placeIn, type Topic } from './topics.ts';
 import { decodeJson } from './validate.ts';
 import type { Workers } from './workers.ts';
 
@@ -251,7 +251,7 @@ export class Inspector {
     const limit = optionalInteger(request.limit, '/limit', 1, PAGE_TASKS) ?? 100;
     const names = await this.#survey.names(limit + 1, request.after ?? '', request.prefix ?? '');
     // Some may have been let go of while the others were looked at.
-    const page = names.slice(0, limit).flatMap((name) => this.#engine.book.peek(name) ?? []);
+    const page = names.slice(0, limit).flatMap((name) => this.#engine.book.known(name) ?? []);
     return names.length > limit
       ? { topics: page.map(summary), after: names[limit - 1]! }
       : { topics: page.map(summary) };
@@ -260,7 +260,8 @@ export class Inspector {
   /** The topics with most tasks, of those shards. */
   async busiest(): Promise<readonly BusyTopic[]> {
     const { book, env } = this.#engine;
-    const topics = await this.#survey.busiest();
+    const names = await this.#survey.busiest();
+    const topics = names.flatMap((name) => book.peek(name) ?? []);
     return topics.map((topic) => {
       const waiting = this.#ring.waitingFor(topic.name);
       const workers = new Set(this.#workers.lately(topic.name, env.now()));
@@ -279,7 +280,7 @@ export class Inspector {
   }
 }
 
-const summary = (topic: Topic): TopicSummary => ({
+const summary = (topic: KnownTopic): TopicSummary => ({
   topic: topic.name,
   counts: topic.counts(),
   paused: topic.settings.paused,

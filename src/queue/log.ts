@@ -23,6 +23,7 @@ import { appendDefinitely, changeDefinitely, definitely, meetsEntry } from './ou
 import type { Appended, LogEnd } from './peers.ts';
 import type { Slot } from './slots.ts';
 import type { Tenure } from './tenure.ts';
+import type { Uptime } from './uptime.ts';
 
 /** How a change of one entry went: applied, or the row as it stands (null: there is none). */
 export type ChangeResult = { readonly applied: true } | { readonly applied: false; readonly row: EntryHead | null };
@@ -58,6 +59,20 @@ interface FoundTail {
   readonly before: LogEnd | null;
 }
 
+/** What a log is in which tasks wait and nothing else goes on, so that it can be gone on with later. */
+export interface LogAtRest {
+  readonly tier: number;
+  /** Both cursors stand here, and all below it was deleted. */
+  readonly cursor: number;
+  readonly end: LogEnd;
+  readonly averageBefore: number;
+  readonly ready: number;
+  readonly isUnclaimed: boolean;
+  readonly readySince: number;
+  readonly servedNth: number;
+  readonly recordedPeriod: number;
+}
+
 /** A slot of delayed tasks, and its log once that was needed. */
 export type TimeSlot = Slot<Log>;
 
@@ -69,9 +84,10 @@ export interface LogHome {
   readonly appends: GroupCommits<Log, NewEntry, number>;
   /** Bytes from the scan cursor on, of logs of topics that have a quota of them. */
   readonly waitingBytes: WeakMap<Log, number>;
+  readonly uptime: Uptime;
 }
 
-export function logHome(store: Store, env: Environment, peers: LogPeers): LogHome {
+export function logHome(store: Store, env: Environment, peers: LogPeers, uptime: Uptime): LogHome {
   const leastWeight = Math.floor(BATCH_BYTES / Math.min(BATCH_ENTRIES, store.meta.segmentSize));
   const weigh = (entry: NewEntry): number => Math.max(leastWeight, entryBytes(entry));
   const appends = new GroupCommits<Log, NewEntry, number>(
@@ -79,7 +95,7 @@ export function logHome(store: Store, env: Environment, peers: LogPeers): LogHom
     BATCH_BYTES,
     weigh,
   );
-  return { store, env, peers, appends, waitingBytes: new WeakMap() };
+  return { store, env, peers, appends, waitingBytes: new WeakMap(), uptime };
 }
 
 /**
@@ -122,8 +138,7 @@ export class Log {
   readySince = 0;
   /** When it was last handed out from, counted in leases. */
   servedNth = 0;
-  /** When it was last looked up: who did may be about to append. */
-  touchedAt = 0;
+  #touchedAt = 0;
   /**
    * Ids below the scan cursor that were handed out, nobody here knows to whom: a claim whose outcome stayed unknown, or
    * one that a predecessor had sent, was carried out after all. To be looked at before the completion cursor may pass.
@@ -151,6 +166,64 @@ export class Log {
     this.address = address;
     this.tenure = tenure;
     this.#home = home;
+  }
+
+  /** A log as it was at rest. What waits in it is counted already. */
+  static goingOn(address: LogAddress, tenure: Tenure, home: LogHome, rest: LogAtRest): Log {
+    const log = new Log(address, tenure, home);
+    log.#tail = rest.end;
+    log.#averageBefore = rest.averageBefore;
+    log.#ready = rest.ready;
+    log.#isUnclaimed = rest.isUnclaimed;
+    log.scan = log.completion = log.trimmed = rest.cursor;
+    if (rest.cursor > 0) log.saved = { scan: rest.cursor, completion: rest.cursor, trimmed: rest.cursor };
+    log.readySince = rest.readySince;
+    log.servedNth = rest.servedNth;
+    log.recordedPeriod = rest.recordedPeriod;
+    log.touched();
+    return log;
+  }
+
+  /** What it is, where tasks wait in it, nothing else goes on, and nobody who looked it up can still be busy with it; else null. */
+  atRest(): LogAtRest | null {
+    if (this.#tail === null || this.ready === 0 || this.#isLookedUp) return null;
+    if (!this.#isQuiet || this.slot !== null || this.isDead || this.waitingBytes !== null) return null;
+    const { scan: cursor, saved } = this;
+    if (this.completion !== cursor || this.trimmed !== cursor) return null;
+    if (saved.scan !== cursor || saved.completion !== cursor || saved.trimmed !== cursor) return null;
+    return {
+      tier: this.address.tier,
+      cursor,
+      end: this.#tail,
+      averageBefore: this.#averageBefore,
+      ready: this.#ready,
+      isUnclaimed: this.#isUnclaimed,
+      readySince: this.readySince,
+      servedNth: this.servedNth,
+      recordedPeriod: this.recordedPeriod,
+    };
+  }
+
+  /** Nothing is under way in it, in doubt, or to be seen to. */
+  get #isQuiet(): boolean {
+    return (
+      this.#open === null &&
+      this.unseen === null &&
+      this.reserved === 0 &&
+      this.#expiry === null &&
+      !this.sweep &&
+      !this.recount &&
+      this.#countedEarly === null &&
+      this.#onTheirWay === null &&
+      this.interrupted.length === 0 &&
+      this.settledMarks.length === 0 &&
+      this.#closed === null &&
+      this.#changes === null &&
+      this.#finding === null &&
+      this.#lent === null &&
+      this.#dropping === null &&
+      this.#home.appends.isIdle(this)
+    );
   }
 
   get #store(): Store {
@@ -269,8 +342,22 @@ export class Log {
   }
 
   /** Whether it may be forgotten: it is idle, and nobody who looked it up can still be about to append. */
-  isForgettable(now: number): boolean {
-    return this.isIdle && now - this.touchedAt > LOOKED_UP_MS;
+  get isForgettable(): boolean {
+    return this.isIdle && !this.#isLookedUp;
+  }
+
+  get #isLookedUp(): boolean {
+    return this.untouchedFor <= LOOKED_UP_MS;
+  }
+
+  /** It was looked up: who did may be about to append. */
+  touched(): void {
+    this.#touchedAt = this.#home.uptime.now();
+  }
+
+  /** For how long nobody has looked it up, in milliseconds in which this process ran. */
+  get untouchedFor(): number {
+    return this.#home.uptime.now() - this.#touchedAt;
   }
 
   /** Bytes an entry takes on average, as far as is known. */
@@ -764,7 +851,8 @@ function chunksOf(entries: readonly NewEntry[], maxEntries: number): readonly (r
 
 /**
  * Between looking a log up and being done with it lie some calls of the store, each of which may be in doubt for 15 s
- * (outcomes.ts), and one that timed out may be carried out some time after that; this much is sure.
+ * (outcomes.ts), and one that timed out may be carried out some time after that; this much is sure. Milliseconds in which
+ * the process ran.
  */
 export const LOOKED_UP_MS = 60_000;
 /** How long another server waits for its turn, and how long it may take until others no longer wait, in milliseconds. */

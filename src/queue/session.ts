@@ -8,8 +8,10 @@ import { Scanner } from '../scheduler/scanner.ts';
 import { ScheduleRunner } from '../scheduler/schedule-runner.ts';
 import { SlotCounter } from '../scheduler/slot-counter.ts';
 import { Timers } from '../scheduler/timers.ts';
+import { TOPICS_PER_TURN, Turns } from '../scheduler/turns.ts';
 import type { NodeRow, Store } from '../store/store.ts';
 import { Claimer } from './claim.ts';
+import { collectSoon } from './collect.ts';
 import type { Counters, Engine, QueueLogger } from './engine.ts';
 import { Enqueuer } from './enqueue.ts';
 import type { Environment } from './environment.ts';
@@ -29,6 +31,7 @@ import { Settler } from './settle.ts';
 import { Survey } from './survey.ts';
 import type { Tenure } from './tenure.ts';
 import { type Topic, TopicBook } from './topics.ts';
+import { TICK_MS } from './uptime.ts';
 import { Waits } from './waits.ts';
 import { Explainer } from './why.ts';
 import { Workers } from './workers.ts';
@@ -38,7 +41,10 @@ const SHARDS_AT_ONCE = 32;
 const LOADS_AT_ONCE = 16;
 const LOAD_AGAIN_MS = 1_000;
 const PERIOD_MS = 3_600_000;
-const FORGET_EVERY_MS = 15_000;
+/** To fold a topic takes as long as so many looks. */
+const LOOKS_PER_FOLD = 20;
+/** Folded topics that leave some 20 MB behind. */
+const MANY_FOLDED = 20_000;
 
 /** What a session takes from the server it belongs to. */
 export interface SessionContext {
@@ -79,17 +85,21 @@ export class Session {
   readonly #timers: Timers;
   readonly #mover: Mover;
   readonly #activity: ActivityIndex;
+  readonly #turns: Turns;
   readonly #moved: () => void;
   readonly #cancels = new Map<Tenure | Session, () => void>();
   readonly #background = new Set<Promise<void>>();
   readonly #toLoad: Tenure[] = [];
   #loading = 0;
   #failure: unknown = null;
+  /** Topics that were folded since garbage was last to be collected for it. */
+  #folded = 0;
   #stopped = false;
 
   constructor(context: SessionContext) {
     const { store, env, counters, measures, log, transport, self } = context;
     this.#moved = context.moved;
+    this.#turns = new Turns(env);
     this.holdings = new Holdings(store, env, log, self, context.holds, {
       gained: (shard, term) => this.#begin(shard, term),
       lost: (shard) => this.#begin(shard, null),
@@ -97,7 +107,8 @@ export class Session {
     });
     this.#activity = new ActivityIndex(store, env, this.holdings);
     const book = new TopicBook(store, env);
-    this.ring = new ReadyRing(env);
+    this.ring = new ReadyRing(env, (folded) => book.unfold(folded));
+    book.onUnfolded = (folded, topic) => this.ring.replace(folded, topic);
     this.waits = new Waits(env, (topic) => this.isCounted(topic));
     this.engine = {
       store,
@@ -185,6 +196,7 @@ export class Session {
     for (const cancel of this.#cancels.values()) cancel();
     this.ring.stop();
     this.survey.stop();
+    this.#turns.stop();
     const parts = [this.scanner, this.#timers, this.#counter, this.scheduleRunner];
     await Promise.all([...parts.map((part) => part.stop()), ...this.#background]);
     await this.neighbours.stop();
@@ -199,10 +211,8 @@ export class Session {
     this.#cancels.delete(before);
     this.#timers.forget(before);
     this.scheduleRunner.forget(before);
-    for (const topic of this.engine.book.topicsOf(before)) {
-      this.ring.drop(topic);
-      this.waits.end(topic);
-    }
+    for (const topic of this.engine.book.knownOf(before)) this.ring.drop(topic);
+    for (const topic of this.engine.book.topicsOf(before)) this.waits.end(topic);
     if (term === null) {
       this.engine.log.info({ shard }, 'this server no longer hands out the tasks of a shard');
       this.#moved();
@@ -354,10 +364,38 @@ export class Session {
   #forgetLater(): void {
     if (this.#stopped) return;
     const again = (): void => {
+      this.engine.book.uptime.tick();
       for (const topic of this.engine.book.forgetIdle()) this.ring.drop(topic);
-      this.#forgetLater();
+      const folded = this.#foldWaiting()
+        .catch((error: unknown) => this.engine.log.error({ err: error }, 'topics that only wait could not be folded'))
+        .finally(() => this.#forgetLater());
+      this.#track(folded);
     };
-    this.#cancels.set(this, this.engine.env.timer(FORGET_EVERY_MS, again));
+    this.#cancels.set(this, this.engine.env.timer(TICK_MS, again));
+  }
+
+  /** Folds topics whose turn will come, and with which nobody is busy. In slices: there may be millions. */
+  async #foldWaiting(): Promise<void> {
+    const { book } = this.engine;
+    let seen = 0;
+    for (const tenure of book.tenures) {
+      for (const topic of tenure.serves ? book.topicsOf(tenure) : []) {
+        if (++seen >= TOPICS_PER_TURN) {
+          seen = 0;
+          await this.#turns.othersFirst();
+        }
+        if (this.#stopped) return;
+        if (!this.ring.has(topic) || this.waits.has(topic) || this.scanner.has(topic)) continue;
+        const folded = book.fold(topic);
+        if (folded === null) continue;
+        this.ring.replace(topic, folded);
+        this.#folded++;
+        seen += LOOKS_PER_FOLD;
+      }
+    }
+    if (this.#folded < MANY_FOLDED) return;
+    this.#folded = 0;
+    collectSoon();
   }
 
   #advanceLater(tenure: Tenure): void {

@@ -175,7 +175,7 @@ export class Slot<L extends Tailed> {
 /** The slots of delayed tasks of a shard that are known in one tenure of it, and what waits in them. */
 export class Slots<L extends Tailed> {
   readonly tenure: Tenure;
-  readonly #topics: ReadonlyMap<string, Counted>;
+  readonly #topics: Pick<ReadonlyMap<string, Counted>, 'get'>;
   readonly #onUncounted: (slot: Slot<L>) => void;
   readonly #slots = new Map<string, Slot<L>>();
   readonly #uncounted = new Set<Slot<L>>();
@@ -189,7 +189,7 @@ export class Slots<L extends Tailed> {
    * @param topics those in memory, whose counts are kept
    * @param onUncounted called with a slot of which something has to be counted by a look
    */
-  constructor(tenure: Tenure, topics: ReadonlyMap<string, Counted>, onUncounted: (slot: Slot<L>) => void) {
+  constructor(tenure: Tenure, topics: Pick<ReadonlyMap<string, Counted>, 'get'>, onUncounted: (slot: Slot<L>) => void) {
     this.tenure = tenure;
     this.#topics = topics;
     this.#onUncounted = onUncounted;

@@ -1,10 +1,8 @@
 import TinyQueue from 'tinyqueue';
-import { Turns } from '../scheduler/turns.ts';
+import { TOPICS_PER_TURN, Turns } from '../scheduler/turns.ts';
 import type { Environment } from './environment.ts';
-import type { Topic, TopicBook } from './topics.ts';
+import type { KnownTopic, TopicBook } from './topics.ts';
 
-/** Topics that are looked at before others get their turn: some two milliseconds. */
-const TOPICS_PER_TURN = 5_000;
 /** So many are looked at whenever somebody asks. */
 const FEW_TOPICS = 1_000;
 /** Topics of which the busiest are known. */
@@ -12,7 +10,7 @@ export const BUSIEST = 20;
 /** A look at all topics is not repeated within so long, in milliseconds. */
 const LOOK_EVERY_MS = 1_000;
 
-const busyness = (topic: Topic): number => {
+const busyness = (topic: KnownTopic): number => {
   const { ready, delayed, leased } = topic.counts();
   return ready + delayed + leased;
 };
@@ -27,7 +25,7 @@ export class Survey {
   readonly #turns: Turns;
   #looking: Promise<void> | null = null;
   #lookedAt = Number.NEGATIVE_INFINITY;
-  #busiest: readonly Topic[] = [];
+  #busiest: readonly string[] = [];
   /** Since when the ready task that has waited longest has waited, as of the last look. */
   #readySince: number | null = null;
 
@@ -41,8 +39,8 @@ export class Survey {
     this.#turns.stop();
   }
 
-  /** The busiest topics, as a second ago at the earliest. */
-  async busiest(): Promise<readonly Topic[]> {
+  /** The names of the busiest topics, as a second ago at the earliest. */
+  async busiest(): Promise<readonly string[]> {
     await this.look();
     return this.#busiest;
   }
@@ -67,18 +65,18 @@ export class Survey {
   }
 
   async #lookAtAll(): Promise<void> {
-    const top = new TinyQueue<{ readonly topic: Topic; readonly busy: number }>([], (a, b) => a.busy - b.busy);
+    const top = new TinyQueue<{ readonly name: string; readonly busy: number }>([], (a, b) => a.busy - b.busy);
     let since: number | null = null;
     await this.#each((topic) => {
       since = earlier(since, topic.readySince);
       const busy = busyness(topic);
       if (top.length === BUSIEST && busy <= top.peek()!.busy) return;
-      top.push({ topic, busy });
+      top.push({ name: topic.name, busy });
       if (top.length > BUSIEST) top.pop();
     });
     this.#readySince = since;
     this.#busiest = drained(top)
-      .map(({ topic }) => topic)
+      .map(({ name }) => name)
       .reverse();
     this.#lookedAt = this.#env.monotonic();
   }
@@ -90,9 +88,9 @@ export class Survey {
   async names(limit: number, after: string, prefix: string): Promise<readonly string[]> {
     // The last of those that are first so far is on top.
     const first = new TinyQueue<string>([], (a, b) => (a < b ? 1 : -1));
-    await this.#each(({ name, logs, delayed, version }) => {
+    await this.#each(({ name, hasLogs, delayed, version }) => {
       if (name <= after || !name.startsWith(prefix)) return;
-      if (logs.size === 0 && delayed === 0 && version === null) return;
+      if (!hasLogs && delayed === 0 && version === null) return;
       if (first.length === limit && name > first.peek()!) return;
       first.push(name);
       if (first.length > limit) first.pop();
@@ -100,7 +98,7 @@ export class Survey {
     return drained(first).reverse();
   }
 
-  async #each(look: (topic: Topic) => void): Promise<void> {
+  async #each(look: (topic: KnownTopic) => void): Promise<void> {
     let seen = 0;
     for (const topic of this.#book.held()) {
       look(topic);

@@ -1,3 +1,4 @@
+import { LRUCache } from 'lru-cache';
 import { TIERS } from '../core/bounds.ts';
 import type { LogAddress, Place } from '../core/entry.ts';
 import { QueueError } from '../core/errors.ts';
@@ -15,10 +16,12 @@ import {
 import { parseSettings, type TopicSettings } from '../core/settings.ts';
 import type { Store } from '../store/store.ts';
 import { type Clock, type Environment, monotonicAt } from './environment.ts';
+import { FoldedTopic, type TopicAtRest } from './folded.ts';
 import { LOOKED_UP_MS, Log, type LogHome, type LogPeers, logHome, type TimeSlot } from './log.ts';
 import type { Appended, LogEnd } from './peers.ts';
 import { Slots } from './slots.ts';
 import { Tenure } from './tenure.ts';
+import { Uptime } from './uptime.ts';
 
 /** The active logs of a topic by tier. Most have one, and a Map takes as much memory as the rest of a topic. */
 export class LogsByTier {
@@ -27,6 +30,11 @@ export class LogsByTier {
 
   get size(): number {
     return this.#first === null ? 0 : 1 + (this.#others?.size ?? 0);
+  }
+
+  /** Where there is no other. */
+  get only(): Log | null {
+    return this.#others === null ? this.#first : null;
   }
 
   get(tier: number): Log | undefined {
@@ -69,6 +77,8 @@ export class Topic {
   delayed = 0;
   /** Moves under way: their tasks may count nowhere just now. */
   moving = 0;
+  /** Logs of it that are being loaded. */
+  loading = 0;
   /** Null as long as there was no limit. */
   #limits: LimitState | null = null;
   /** When it was last served, counted in leases: who waits longest is next. */
@@ -81,20 +91,43 @@ export class Topic {
   turn = 0;
   /** Leases from buckets in turn. */
   leaseTurn = 0;
-  /** When it was last looked up: whoever did may still be busy with it. */
+  /** When it was last looked up, in milliseconds of the uptime: whoever did may still be busy with it. */
   touchedAt: number;
   /** When it was last leased from, at the latest, as long as there was no limit; by the monotonic clock. */
   #lastLeaseAt: number;
 
-  constructor(name: string, tenure: Tenure, settings: TopicSettings, version: number | null, clock: Clock) {
+  constructor(name: string, tenure: Tenure, settings: TopicSettings, version: number | null, clock: Clock, uptime = 0) {
     this.name = name;
     this.tenure = tenure;
     this.settings = settings;
     this.version = version;
-    this.touchedAt = clock.now();
+    this.touchedAt = uptime;
     // What went before a take-over isn't known until all is loaded.
     this.#lastLeaseAt = tenure.isLoaded ? Number.NEGATIVE_INFINITY : clock.monotonic();
     if (this.limited) this.#limits = this.#limitsFrom(clock.monotonic());
+  }
+
+  /** A topic as it was at rest, with its log. */
+  static goingOn(rest: TopicAtRest, log: Log, clock: Clock, uptime: number): Topic {
+    const { name, tenure, settings, version } = rest;
+    const topic = new Topic(name, tenure, settings, version, clock, uptime);
+    topic.#limits = rest.limits;
+    topic.#lastLeaseAt = rest.lastLeaseAt;
+    topic.delayed = rest.delayed;
+    topic.servedNth = rest.servedNth;
+    topic.logs.add(log);
+    return topic;
+  }
+
+  /** The same in little, where tasks wait in it and nothing else goes on; null: more does, or may. */
+  folded(uptime: number): FoldedTopic | null {
+    const { name, tenure, settings, version, delayed, servedNth } = this;
+    if (uptime - this.touchedAt <= LOOKED_UP_MS || !tenure.serves) return null;
+    if (this.moving > 0 || this.loading > 0 || this.turnsTaken > 0 || this.hasByteQuota) return null;
+    const log = this.logs.only?.atRest() ?? null;
+    if (log === null) return null;
+    const rest = { name, tenure, settings, version, delayed, servedNth };
+    return new FoldedTopic({ ...rest, limits: this.#limits, lastLeaseAt: this.#lastLeaseAt }, log);
   }
 
   /** Takes in settings that were read or written, unless newer ones are known: answers may come out of order. */
@@ -206,15 +239,33 @@ export class Topic {
     return this.settings.maxWaitingBytes !== null;
   }
 
+  get hasLogs(): boolean {
+    return this.logs.size > 0;
+  }
+
+  /** Whether something is ready in one of the tiers that no claim under way will take. */
+  hasReady(tiers: ReadonlySet<number>): boolean {
+    for (const tier of tiers) {
+      const log = this.logs.get(tier);
+      if (log !== undefined && log.ready > log.reserved) return true;
+    }
+    return false;
+  }
+
   /** Nothing is in it, as far as is known here. */
   get isIdle(): boolean {
-    return this.delayed === 0 && this.moving === 0 && this.logs.size === 0 && !this.claiming;
+    return this.delayed === 0 && this.moving === 0 && this.loading === 0 && this.logs.size === 0 && !this.claiming;
   }
 }
+
+/** A topic that is in memory, as a whole or folded: what can be told of it either way. */
+export type KnownTopic = Topic | FoldedTopic;
 
 /** What is in memory of one shard, for one tenure of it. */
 class Shelf {
   readonly topics = new Map<string, Topic>();
+  /** Topics that are not among the others. */
+  readonly folded = new Map<string, FoldedTopic>();
   /** Slots of delayed tasks. */
   readonly slots: Slots<Log>;
   readonly loadingTopics = new Map<string, Promise<Topic>>();
@@ -223,7 +274,11 @@ class Shelf {
   readonly maybeIdle = new Set<Topic>();
 
   constructor(tenure: Tenure, onUncounted: (slot: TimeSlot) => void) {
-    this.slots = new Slots(tenure, this.topics, onUncounted);
+    this.slots = new Slots(tenure, { get: (name) => this.known(name) }, onUncounted);
+  }
+
+  known(name: string): KnownTopic | undefined {
+    return this.topics.get(name) ?? this.folded.get(name);
   }
 }
 
@@ -233,6 +288,10 @@ export class TopicBook {
   readonly #readingCheckpoints = new Map<string, ReturnType<Store['readCheckpoints']>>();
   readonly #env: Environment;
   readonly #tenures: Tenure[];
+  /** By their text. */
+  readonly #settings = new LRUCache<string, TopicSettings>({ max: 1_000 });
+  /** To be ticked by whoever lets what is not needed be forgotten. */
+  readonly uptime: Uptime;
   readonly #home: LogHome;
   readonly #shelves = new WeakMap<Tenure, Shelf>();
   /** Called with each log as it becomes active: before anybody else sees it, and once it is seen. */
@@ -245,11 +304,14 @@ export class TopicBook {
   onFound: (log: Log) => void = () => {};
   /** Called with a slot of which something has to be counted by a look. */
   onUncounted: (slot: TimeSlot) => void = () => {};
+  /** Called when a topic takes the place of what it was folded to. */
+  onUnfolded: (folded: FoldedTopic, topic: Topic) => void = () => {};
 
   constructor(store: Store, env: Environment) {
     this.#store = store;
     this.#env = env;
-    this.#home = logHome(store, env, this.#peers);
+    this.uptime = new Uptime(env.monotonic);
+    this.#home = logHome(store, env, this.#peers, this.uptime);
     this.#tenures = Array.from({ length: store.meta.shards }, (_, shard) => this.#tenure(shard, null));
   }
 
@@ -268,8 +330,15 @@ export class TopicBook {
     return this.#shelves.get(tenure)!;
   }
 
+  /** Those that are not folded. */
   topicsOf(tenure: Tenure): Iterable<Topic> {
     return this.#shelf(tenure).topics.values();
+  }
+
+  *knownOf(tenure: Tenure): Generator<KnownTopic> {
+    const { folded, topics } = this.#shelf(tenure);
+    yield* topics.values();
+    yield* folded.values();
   }
 
   /** The slots of delayed tasks of a shard, as one tenure of it knows them. */
@@ -277,7 +346,7 @@ export class TopicBook {
     return this.#shelf(tenure).slots;
   }
 
-  /** The logs of a shard that are active here. */
+  /** The logs of a shard that are active here, but for those of topics that are folded. */
   *logsOf(tenure: Tenure): Generator<Log> {
     const { slots, topics } = this.#shelf(tenure);
     yield* slots.logs();
@@ -314,18 +383,47 @@ export class TopicBook {
 
   /** A topic that is in memory. */
   peek(name: string): Topic | undefined {
-    const topic = this.#shelf(this.tenureOf(name)).topics.get(name);
-    if (topic !== undefined) topic.touchedAt = this.#env.now();
+    const topic = this.#topicOn(this.#shelf(this.tenureOf(name)), name);
+    if (topic !== undefined) topic.touchedAt = this.uptime.now();
     return topic;
   }
 
-  *all(): Generator<Topic> {
-    for (const tenure of this.#tenures) yield* this.topicsOf(tenure);
+  /** The same, for who only wants to tell what is known of it. */
+  known(name: string): KnownTopic | undefined {
+    return this.#shelf(this.tenureOf(name)).known(name);
   }
 
   /** Of the shards that this server schedules. */
-  *held(): Generator<Topic> {
-    for (const tenure of this.#tenures) if (tenure.holds) yield* this.topicsOf(tenure);
+  *held(): Generator<KnownTopic> {
+    for (const tenure of this.#tenures) if (tenure.holds) yield* this.knownOf(tenure);
+  }
+
+  #topicOn(shelf: Shelf, name: string): Topic | undefined {
+    const topic = shelf.topics.get(name);
+    if (topic !== undefined) return topic;
+    const folded = shelf.folded.get(name);
+    return folded === undefined ? undefined : this.unfold(folded);
+  }
+
+  /** Goes on with a topic that is folded. */
+  unfold(folded: FoldedTopic): Topic {
+    const shelf = this.#shelf(folded.tenure);
+    const log = Log.goingOn(folded.address, folded.tenure, this.#home, folded.log);
+    const topic = Topic.goingOn(folded.topic, log, this.#env, this.uptime.now());
+    shelf.folded.delete(folded.name);
+    shelf.topics.set(folded.name, topic);
+    this.onUnfolded(folded, topic);
+    return topic;
+  }
+
+  /** Folds a topic, where that can be. */
+  fold(topic: Topic): FoldedTopic | null {
+    const shelf = this.#shelf(topic.tenure);
+    const folded = shelf.topics.get(topic.name) === topic ? topic.folded(this.uptime.now()) : null;
+    if (folded === null) return null;
+    shelf.topics.delete(topic.name);
+    shelf.folded.set(topic.name, folded);
+    return folded;
   }
 
   /** Topics in memory of the shards that this server schedules, and how many of their tasks are where; as it is counted. */
@@ -333,7 +431,8 @@ export class TopicBook {
     const sum = { topics: 0, ready: 0, delayed: 0, leased: 0, dead: 0 };
     for (const tenure of this.#tenures) {
       if (!tenure.holds) continue;
-      sum.topics += this.#shelf(tenure).topics.size;
+      const { folded, topics } = this.#shelf(tenure);
+      sum.topics += topics.size + folded.size;
       sum.ready += tenure.totals.ready;
       sum.delayed += this.slotsOf(tenure).total;
       sum.leased += tenure.totals.leased;
@@ -363,8 +462,8 @@ export class TopicBook {
 
   async #loadTopic(tenure: Tenure, name: string): Promise<Topic> {
     const row = await this.#store.readTopic(name);
-    const settings = parseSettings(row?.settings ?? null);
-    const topic = new Topic(name, tenure, settings, row?.version ?? null, this.#env);
+    const settings = this.#settingsOf(row?.settings ?? null);
+    const topic = new Topic(name, tenure, settings, row?.version ?? null, this.#env, this.uptime.now());
     const { slots, topics, maybeIdle } = this.#shelf(tenure);
     topic.delayed = slots.delayedOf(name);
     topics.set(name, topic);
@@ -373,13 +472,17 @@ export class TopicBook {
   }
 
   peekLog(address: LogAddress): Log | undefined {
-    const { slots, topics } = this.#shelf(this.tenureOf(address.topic));
-    const log = isSlotTopic(address.topic)
-      ? slots.peek(address)?.log
-      : topics.get(address.topic)?.logs.get(address.tier);
+    const shelf = this.#shelf(this.tenureOf(address.topic));
+    const log = isSlotTopic(address.topic) ? shelf.slots.peek(address)?.log : this.#logOn(shelf, address);
     if (log == null) return undefined;
-    log.touchedAt = this.#env.now();
+    log.touched();
     return log;
+  }
+
+  #logOn(shelf: Shelf, { topic, tier }: LogAddress): Log | undefined {
+    const folded = shelf.folded.get(topic);
+    if (folded !== undefined && folded.tier !== tier) return undefined;
+    return this.#topicOn(shelf, topic)?.logs.get(tier);
   }
 
   /** A log that is in memory, or will be soon. */
@@ -409,7 +512,17 @@ export class TopicBook {
   }
 
   async #loadLog(tenure: Tenure, address: LogAddress): Promise<Log> {
-    const topic = isSlotTopic(address.topic) ? null : await this.topicIn(tenure, address.topic);
+    if (isSlotTopic(address.topic)) return this.#loadLogOf(null, tenure, address);
+    const topic = await this.topicIn(tenure, address.topic);
+    topic.loading++;
+    try {
+      return await this.#loadLogOf(topic, tenure, address);
+    } finally {
+      topic.loading--;
+    }
+  }
+
+  async #loadLogOf(topic: Topic | null, tenure: Tenure, address: LogAddress): Promise<Log> {
     const log = new Log(address, tenure, this.#home);
     // Whoever only puts into it, and settles, asks where it ends when that is needed.
     if (tenure.term !== null) {
@@ -417,7 +530,7 @@ export class TopicBook {
       // What was handed out before this server scheduled it is gone after the retention; an interval may be longer.
       if (wasLeased) topic?.hadLease(monotonicAt(this.#env, tenure.beganAt));
     }
-    log.touchedAt = this.#env.now();
+    log.touched();
     try {
       await this.onLoad(log, topic);
     } catch (error) {
@@ -487,15 +600,15 @@ export class TopicBook {
   }
 
   peekTopicOf(log: Log, name = log.address.topic): Topic | undefined {
-    return this.#shelf(log.tenure).topics.get(name);
+    return this.#topicOn(this.#shelf(log.tenure), name);
   }
 
   /** The topic as this tenure knows it, also where the tenure ended meanwhile. */
   topicIn(tenure: Tenure, name: string): Promise<Topic> {
-    const known = this.#shelf(tenure).topics.get(name);
+    const known = this.#topicOn(this.#shelf(tenure), name);
     if (known !== undefined) {
       // Whoever loads a log of it needs it until then.
-      known.touchedAt = this.#env.now();
+      known.touchedAt = this.uptime.now();
       return Promise.resolve(known);
     }
     return this.tenureOf(name) === tenure ? this.topic(name) : this.#loadTopic(tenure, name);
@@ -524,7 +637,7 @@ export class TopicBook {
 
   /** Lets go of topics in which nothing is, and that nobody who looked them up can still be busy with. */
   forgetIdle(): readonly Topic[] {
-    const before = this.#env.now() - LOOKED_UP_MS;
+    const before = this.uptime.now() - LOOKED_UP_MS;
     const dropped: Topic[] = [];
     for (const tenure of this.#tenures) {
       const { maybeIdle } = this.#shelf(tenure);
@@ -543,10 +656,19 @@ export class TopicBook {
     topics.delete(topic.name);
   }
 
+  /** Many topics have the same, and share them. */
+  #settingsOf(text: string | null): TopicSettings {
+    const known = this.#settings.get(text ?? '');
+    if (known !== undefined) return known;
+    const settings = parseSettings(text);
+    this.#settings.set(text ?? '', settings);
+    return settings;
+  }
+
   /** Reads a topic's settings again. */
   async reload(topic: Topic): Promise<void> {
     const row = await this.#store.readTopic(topic.name);
-    topic.learn(parseSettings(row?.settings ?? null), row?.version ?? null, this.#env);
+    topic.learn(this.#settingsOf(row?.settings ?? null), row?.version ?? null, this.#env);
   }
 
   *logs(): Generator<Log> {

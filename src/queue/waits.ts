@@ -25,6 +25,11 @@ export class Waits {
     for (const wake of this.#byDrain.get(topic) ?? []) wake();
   }
 
+  /** Whether somebody waits for a topic. */
+  has(topic: Topic): boolean {
+    return this.#byDrain.has(topic) || this.#byCount.has(topic);
+  }
+
   /** Ends the waits for a topic to be drained: this server no longer knows whether it is. */
   end(topic: Topic): void {
     wakeAll(this.#byDrain, topic);

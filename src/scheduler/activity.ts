@@ -17,6 +17,7 @@ import type { LogAddress } from '../core/entry.ts';
 import { isSlotTopic, logKey } from '../core/log.ts';
 import type { Activity } from '../queue/engine.ts';
 import type { Environment } from '../queue/environment.ts';
+import { FoldedTopic } from '../queue/folded.ts';
 import { GroupCommit } from '../queue/group-commit.ts';
 import type { Log } from '../queue/log.ts';
 import type { TopicBook } from '../queue/topics.ts';
@@ -125,6 +126,8 @@ export class ActivityIndex implements Activity {
     const slot = isSlotTopic(row.topic) ? book.slotsOf(book.tenureOf(row.topic)).peek(row) : undefined;
     // Nobody here needed to know more of it than its address: its time is still to come.
     if (slot !== undefined && slot.log === null) return this.confirm(slot);
+    const folded = book.known(row.topic);
+    if (folded instanceof FoldedTopic && folded.tier === row.tier) return this.confirm(folded);
     const known = book.peekLog(row);
     // An embedded store has no other servers: what is not in memory holds nothing.
     if (known === undefined && this.#store.exclusive) return;

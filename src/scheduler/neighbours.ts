@@ -406,14 +406,14 @@ export class Neighbours {
 
   /** What other servers schedule is kept only while it is used here, and its settings are read again. */
   async #refresh(): Promise<void> {
-    const { book, env } = this.#engine;
-    const now = env.now();
+    const { book } = this.#engine;
     for (const tenure of book.tenures) {
       if (tenure.holds) continue;
-      for (const log of [...book.logsOf(tenure)]) if (now - log.touchedAt > UNUSED_MS) book.forget(log);
+      for (const log of [...book.logsOf(tenure)]) if (log.untouchedFor > UNUSED_MS) book.forget(log);
       for (const topic of [...book.topicsOf(tenure)]) {
-        if (topic.logs.size === 0 && now - topic.touchedAt > UNUSED_MS) book.drop(topic);
-        else if (now - topic.touchedAt <= REFRESH_EVERY_MS) await book.reload(topic);
+        const untouchedFor = book.uptime.now() - topic.touchedAt;
+        if (topic.logs.size === 0 && untouchedFor > UNUSED_MS) book.drop(topic);
+        else if (untouchedFor <= REFRESH_EVERY_MS) await book.reload(topic);
       }
     }
   }

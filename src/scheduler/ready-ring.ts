@@ -1,10 +1,11 @@
 import { TIERS } from '../core/bounds.ts';
 import type { Clock, Environment } from '../queue/environment.ts';
+import { FoldedTopic } from '../queue/folded.ts';
 import type { Log } from '../queue/log.ts';
-import { LEASED_TIERS, type Topic } from '../queue/topics.ts';
+import { type KnownTopic, LEASED_TIERS, type Topic } from '../queue/topics.ts';
 import type { CheckedLease } from '../queue/validate.ts';
 import { AlarmClock } from './alarm.ts';
-import { hasReady, ReadyTopics } from './ready-topics.ts';
+import { ReadyTopics } from './ready-topics.ts';
 
 /** Entries that a lease call is to take from a log. */
 export interface Pick {
@@ -30,14 +31,17 @@ const LOGS_PER_CALL = 32;
  */
 export class ReadyRing {
   readonly #env: Environment;
+  readonly #unfold: (folded: FoldedTopic) => Topic;
   readonly #ring = new ReadyTopics();
   readonly #gates: AlarmClock<Topic>;
   readonly #waitersByName = new Map<string, Set<Waiter>>();
   readonly #waitersByPrefix = new Set<Waiter>();
   #servedCount = 0;
 
-  constructor(env: Environment) {
+  /** @param unfold called where the turn of a topic comes that is folded */
+  constructor(env: Environment, unfold: (folded: FoldedTopic) => Topic) {
     this.#env = env;
+    this.#unfold = unfold;
     this.#gates = new AlarmClock({ now: env.monotonic, timer: env.timer }, (topics) => {
       for (const topic of topics) this.offer(topic);
     });
@@ -116,8 +120,9 @@ export class ReadyRing {
   #candidates(request: CheckedLease, most: number, had?: ReadonlyMap<string, number>): readonly Topic[] {
     const found: Topic[] = [];
     for (const topic of this.#fitting(request, had)) {
-      if (found.length >= most) break;
       found.push(topic);
+      // The next one may be folded, and stays so.
+      if (found.length >= most) break;
     }
     return found;
   }
@@ -131,7 +136,8 @@ export class ReadyRing {
     for (const topic of selected) {
       // Not one whose tasks are all on their way to others already, nor one of which the call may have no more.
       if ((had.get(topic.name) ?? 0) >= request.maxPerTopic) continue;
-      if (tiers === null ? topic.available > 0 : hasReady(topic, tiers)) yield topic;
+      if (!(tiers === null ? topic.available > 0 : topic.hasReady(tiers))) continue;
+      yield topic instanceof FoldedTopic ? this.#unfold(topic) : topic;
     }
   }
 
@@ -174,7 +180,7 @@ export class ReadyRing {
     const tell = (waiters: Iterable<Waiter>): void => {
       for (const waiter of waiters) {
         if (left <= 0) return;
-        if (waiter.request.tiers !== null && !hasReady(topic, waiter.request.tiers)) continue;
+        if (waiter.request.tiers !== null && !topic.hasReady(waiter.request.tiers)) continue;
         const there = left;
         left -= Math.min(waiter.request.max, waiter.request.maxPerTopic);
         this.#forget(waiter);
@@ -250,9 +256,19 @@ export class ReadyRing {
     }
   }
 
-  drop(topic: Topic): void {
+  drop(topic: KnownTopic): void {
     this.#ring.delete(topic);
-    this.#gates.clear(topic);
+    if (!(topic instanceof FoldedTopic)) this.#gates.clear(topic);
+  }
+
+  /** Whether a topic waits for its turn, and for nothing else. */
+  has(topic: Topic): boolean {
+    return this.#ring.get(topic.name) === topic && this.#gates.timeOf(topic) === undefined;
+  }
+
+  /** A topic was folded, or unfolded: its turn comes when it would have come. */
+  replace(before: KnownTopic, topic: KnownTopic): void {
+    this.#ring.replace(before, topic);
   }
 
   stop(): void {

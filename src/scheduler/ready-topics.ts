@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache';
-import type { Topic } from '../queue/topics.ts';
+import type { KnownTopic, Topic } from '../queue/topics.ts';
 import type { CheckedLease } from '../queue/validate.ts';
 import { Rounds } from './rounds.ts';
 
@@ -34,7 +34,7 @@ export class ReadyTopics {
   readonly #lengths = new Map<number, number>();
   #places = 0;
 
-  get(name: string): Topic | undefined {
+  get(name: string): KnownTopic | undefined {
     return this.#all.get(name);
   }
 
@@ -47,8 +47,15 @@ export class ReadyTopics {
     this.#bound();
   }
 
+  /** It was folded, or unfolded. */
+  replace(before: KnownTopic, topic: KnownTopic): void {
+    if (this.#all.get(before.name) !== before) return;
+    this.#all.replace(topic);
+    for (const view of this.#viewsOf(topic.name)) for (const { rounds } of view.parts.values()) rounds.replace(topic);
+  }
+
   /** Another one of its name, of another tenure, stays. */
-  delete(topic: Topic): void {
+  delete(topic: KnownTopic): void {
     if (this.#all.get(topic.name) !== topic) return;
     this.#all.delete(topic.name);
     this.#leaveViews(topic.name);
@@ -61,7 +68,7 @@ export class ReadyTopics {
   }
 
   /** Topics of a selection, next first. Some may have nothing to give any more. */
-  select({ names, prefixes, tiers }: Selection): Iterable<Topic> {
+  select({ names, prefixes, tiers }: Selection): Iterable<KnownTopic> {
     if (prefixes.includes('') && tiers === null) return this.#all.values();
     const view = this.#view(names ?? [], prefixes);
     const key = tiers === null ? '' : [...tiers].sort().join();
@@ -95,9 +102,9 @@ export class ReadyTopics {
     yield* this.#byName.get(name) ?? [];
   }
 
-  #place(topic: Topic, tiers: ReadonlySet<number> | null, rounds: Rounds): void {
+  #place(topic: KnownTopic, tiers: ReadonlySet<number> | null, rounds: Rounds): void {
     const isThere = rounds.has(topic.name);
-    if (tiers !== null && !hasReady(topic, tiers)) {
+    if (tiers !== null && !topic.hasReady(tiers)) {
       if (isThere) this.#places--;
       rounds.delete(topic.name);
     } else if (!isThere) {
@@ -148,14 +155,5 @@ function forget(index: Map<string, Set<View>>, key: string, view: View): boolean
   return index.delete(key);
 }
 
-const isSelected = ({ name }: Topic, { names, prefixes }: View): boolean =>
+const isSelected = ({ name }: KnownTopic, { names, prefixes }: View): boolean =>
   prefixes.some((prefix) => name.startsWith(prefix)) || names.includes(name);
-
-/** Whether something is ready in one of the tiers that no claim under way will take. */
-export function hasReady(topic: Topic, tiers: ReadonlySet<number>): boolean {
-  for (const tier of tiers) {
-    const log = topic.logs.get(tier);
-    if (log !== undefined && log.ready > log.reserved) return true;
-  }
-  return false;
-}

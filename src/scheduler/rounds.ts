@@ -1,4 +1,5 @@
-import type { Topic } from '../queue/topics.ts';
+import { FoldedTopic } from '../queue/folded.ts';
+import type { KnownTopic, Topic } from '../queue/topics.ts';
 
 /**
  * Topics in the order in which they are served: round after round, as many turns in a row as each weighs (weighted round
@@ -7,7 +8,7 @@ import type { Topic } from '../queue/topics.ts';
 export class Rounds {
   /** A Map keeps the order of insertion: the first is next. */
   readonly #amid = new Map<string, Topic>();
-  readonly #next = new Map<string, Topic>();
+  readonly #next = new Map<string, KnownTopic>();
 
   get size(): number {
     return this.#next.size + this.#amid.size;
@@ -17,12 +18,18 @@ export class Rounds {
     return this.#next.has(name) || this.#amid.has(name);
   }
 
-  get(name: string): Topic | undefined {
+  get(name: string): KnownTopic | undefined {
     return this.#next.get(name) ?? this.#amid.get(name);
   }
 
-  add(topic: Topic): void {
-    (topic.turnsTaken > 0 ? this.#amid : this.#next).set(topic.name, topic);
+  add(topic: KnownTopic): void {
+    if (topic instanceof FoldedTopic || topic.turnsTaken === 0) this.#next.set(topic.name, topic);
+    else this.#amid.set(topic.name, topic);
+  }
+
+  /** Folded or unfolded, it stays where it is. */
+  replace(topic: KnownTopic): void {
+    if (this.#next.has(topic.name)) this.#next.set(topic.name, topic);
   }
 
   delete(name: string): void {
@@ -36,7 +43,7 @@ export class Rounds {
     if (topic.turnsTaken >= topic.settings.weight) topic.turnsTaken = 0;
   }
 
-  *values(): Generator<Topic> {
+  *values(): Generator<KnownTopic> {
     yield* this.#amid.values();
     yield* this.#next.values();
   }

@@ -91,6 +91,13 @@ export class Scanner {
     this.#alarms.set(log, Math.max(at + GRACE_MS, (this.#passedAt.get(log) ?? 0) + PASS_EVERY_MS));
   }
 
+  /** Whether a log of a topic is to be passed, or just is. */
+  has(topic: Topic): boolean {
+    for (const log of topic.logs)
+      if (this.#alarms.timeOf(log) !== undefined || this.#waiting.has(log) || this.#passing.has(log)) return true;
+    return false;
+  }
+
   /** Others may have settled what is open in a log: it is looked at again, all of it. */
   recheck(log: Log): void {
     for (const open of log.open.values()) open.until = 0;
@@ -162,7 +169,7 @@ export class Scanner {
     }
     await this.#trim(topic, log);
     await this.#checkpoint(log);
-    if (log.isForgettable(this.#engine.env.now())) {
+    if (log.isForgettable) {
       this.#onIdle(log);
       return;
     }

@@ -344,7 +344,7 @@ export class Timers {
   #mayGo({ slot, times }: OpenSlot, log: Log): boolean {
     const now = this.#engine.env.now();
     if (!this.#engine.mayClaim(slot.tenure)) return false;
-    return log.isForgettable(now) && slot.keepUntil <= now && times.overAt + LATE_WRITES_MS <= now;
+    return log.isForgettable && slot.keepUntil <= now && times.overAt + LATE_WRITES_MS <= now;
   }
 
   /** A slot that is over leaves nothing behind: its topics go on elsewhere. */

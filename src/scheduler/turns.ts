@@ -1,5 +1,8 @@
 import type { Environment } from '../queue/environment.ts';
 
+/** Topics that are looked at before others get their turn: some two milliseconds. */
+export const TOPICS_PER_TURN = 5_000;
+
 /**
  * Lets what else there is to do go first, in between: reads of an embedded store don't wait for anything, and many of
  * them in a row would hold up everything.

@@ -4,6 +4,7 @@ import { DEFAULT_SETTINGS } from '../../src/core/settings.ts';
 import { Log, logHome } from '../../src/queue/log.ts';
 import { Tenure } from '../../src/queue/tenure.ts';
 import { Topic } from '../../src/queue/topics.ts';
+import { Uptime } from '../../src/queue/uptime.ts';
 import { checkLease } from '../../src/queue/validate.ts';
 import { ReadyRing } from '../../src/scheduler/ready-ring.ts';
 import { MemoryStore } from '../../src/store/memory/store.ts';
@@ -23,15 +24,19 @@ function tenure(): Tenure {
 async function topicWith(name: string, tasks: number, of: Tenure): Promise<Topic> {
   const store = new MemoryStore(new Tables(EMBEDDED_META, env.now));
   const peers = { askEnd: async () => null, appended: () => {}, found: () => {} };
-  const log = new Log({ topic: name, tier: 5 }, of, logHome(store, env, peers));
+  const log = new Log({ topic: name, tier: 5 }, of, logHome(store, env, peers, new Uptime(env.monotonic)));
   await log.append(Array.from({ length: tasks }, (_, nth) => entry(nth)));
   const topic = new Topic(name, of, DEFAULT_SETTINGS, null, env);
   topic.logs.add(log);
   return topic;
 }
 
+const unfold = (): never => {
+  throw new Error('nothing is folded here');
+};
+
 test('as many calls are woken for what one has left behind as there are tasks', async () => {
-  const ring = new ReadyRing(env);
+  const ring = new ReadyRing(env, unfold);
   ring.offer(await topicWith('a', 2, tenure()));
   const woken: number[] = [];
   for (let nth = 0; nth < 50; nth++) {
@@ -43,7 +48,7 @@ test('as many calls are woken for what one has left behind as there are tasks', 
 });
 
 test('what is told of a topic of a former time leaves that of the present one where it is', async () => {
-  const ring = new ReadyRing(env);
+  const ring = new ReadyRing(env, unfold);
   const former = tenure();
   const before = await topicWith('a', 1, former);
   ring.offer(before);
