@@ -7,10 +7,11 @@
  *                                              ▼
  *                                          ROLLBACK, then each alone: only the one at fault fails
  *
- * A transaction takes about a mebibyte and leaves the rest to the next turn, so that the event loop is not held. Urgent
- * writes (claims and settlements) go first: what is settled makes room, what is enqueued adds to the load. At least one
- * of the others goes along each time, so that they never starve. What can wait for an idle moment (space that is given
- * back) runs when there is nothing else, or with every eighth transaction where there always is.
+ * All of it is done on the main thread, the wait for the disk as well (docs/adr). A transaction takes about a mebibyte and
+ * leaves the rest to the next turn, so that the event loop is not held. Urgent writes (claims and settlements) go first:
+ * what is settled makes room, what is enqueued adds to the load. At least one of the others goes along each time, so that
+ * they never starve. What can wait for an idle moment (space that is given back) runs when there is nothing else, or with
+ * every eighth transaction where there always is.
  */
 import type { Database } from 'better-sqlite3';
 import { BATCH_BYTES } from '../../core/bounds.ts';
