@@ -54,7 +54,9 @@ export class Operator extends Client {
         if (known === null) return;
         const { bands } = this.world.scenario.topics.find(({ name }) => name === known.topic)!.patch;
         const change = {
-          ...(random.chance(0.6) ? { priority: bands ? random.pick([1, 50, 500]) : random.int(0, 9) } : {}),
+          ...(random.chance(0.6)
+            ? { priority: bands ? random.pick([1, 50, 500]) : random.pick(this.world.scenario.priorities) }
+            : {}),
           ...(random.chance(0.6) ? { delayMs: random.pick([0, 50, 300, 1000]) } : {}),
         };
         await this.call('reschedule', { ...known, change }, (queue) => queue.reschedule(known.topic, known.id, change));

@@ -47,7 +47,11 @@ export class Producer extends Client {
     const { random } = this;
     const token = this.world.nextToken();
     const { bands } = this.world.scenario.topics.find(({ name }) => name === topic)!.patch;
-    const priority = random.chance(0.5) ? undefined : bands ? random.pick([1, 9, 10, 99, 1000]) : random.int(0, 9);
+    const priority = random.chance(0.5)
+      ? undefined
+      : bands
+        ? random.pick([1, 9, 10, 99, 1000])
+        : random.pick(this.world.scenario.priorities);
     const input: TaskInput = {
       payload: { t: token },
       ...(priority === undefined ? {} : { priority }),

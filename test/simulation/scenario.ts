@@ -29,6 +29,8 @@ export interface Scenario {
   readonly operators: number;
   /** A worker that extends the lease of one task for ever. */
   readonly squatter: boolean;
+  /** How often it does, in milliseconds: four times a lease. */
+  readonly squatEveryMs: number;
   /** Tasks in all. */
   readonly tasks: number;
   /**
@@ -38,6 +40,8 @@ export interface Scenario {
   readonly hurried: boolean;
   /** Producers and workers take so many times as many tasks to a call. */
   readonly bulk: number;
+  /** Priorities that are used, but for those of topics with bands. */
+  readonly priorities: readonly number[];
   /** Everybody waits so many times as long: hours instead of seconds. */
   readonly stretch: number;
   /** How likely a client goes away before its answer. */
@@ -94,8 +98,17 @@ const PROFILE_WEIGHTS: Readonly<Record<Profile, number>> = {
 
 /** Most work in bulk: a seed with as many tasks takes fewer calls, and batches cross the ends of segments. */
 const BULKS = [1, 3, 6, 6];
+const ALL_PRIORITIES = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
+/** Few priorities make few logs, and long ones. */
+const PRIORITIES = [[5], [5, 9], [0, 5, 9], [0, 5, 9], ALL_PRIORITIES];
 
-export function drawScenario(random: Random, only?: Profile): Scenario {
+/**
+ * Seeds mean something else whenever what they draw changes. Those that once found something are drawn as they were:
+ * before there were schedules and work in bulk, and before there were more tasks in fewer logs.
+ */
+export type Era = 'single' | 'bulk' | 'now';
+
+export function drawScenario(random: Random, only?: Profile, era: Era = 'now'): Scenario {
   const drawn = random.weighted(PROFILE_WEIGHTS);
   const profile = only ?? drawn;
   const all = profile === 'all' || profile === 'schedules';
@@ -137,7 +150,8 @@ export function drawScenario(random: Random, only?: Profile): Scenario {
     workers: random.int(2, 6),
     operators: random.int(0, 2),
     squatter: random.chance(0.3),
-    tasks: random.int(60, 240),
+    squatEveryMs: era === 'now' ? (hours ? 2_000 : 300) : 150,
+    tasks: era === 'now' ? random.int(100, 300) : random.int(60, 240),
     stretch: hours ? random.pick([300, 1000, 4000]) : 1,
     disconnects: profile === 'calm' ? 0 : random.pick([0, 0, 0.03]),
     restartMs: random.pick([5, 100, 1500]),
@@ -153,13 +167,16 @@ export function drawScenario(random: Random, only?: Profile): Scenario {
     limits,
     hurried: random.chance(0.25),
     bulk: 1,
+    priorities: ALL_PRIORITIES,
     schedule: null,
   };
   const topics = scenario.topics.map(({ name, patch }) => ({ name, patch: { ...patch, ...drawShares(random) } }));
+  if (era === 'single') return { ...scenario, topics };
   const hasSchedule = random.chance(0.2) || profile === 'schedules';
   const schedule = hasSchedule ? drawSchedule(random, hours) : null;
   const bulk = random.pick(BULKS);
-  return { ...scenario, topics, schedule, bulk };
+  if (era === 'bulk') return { ...scenario, topics, schedule, bulk };
+  return { ...scenario, topics, schedule, bulk, priorities: random.pick(PRIORITIES) };
 }
 
 /** Drawn behind the shares, and with a seed of its own: the same goes for it. */

@@ -64,12 +64,11 @@ describe('the promises hold', () => {
 });
 
 describe.each([
-  // Before there were schedules and work in bulk, which would change what happens in them.
-  ['long ago', REGRESSIONS, { schedule: null, bulk: 1 }],
-  ['since', LATER_REGRESSIONS, {}],
-] as const)('what broke them %s', (_when, regressions, instead) => {
+  ['single', REGRESSIONS],
+  ['bulk', LATER_REGRESSIONS],
+] as const)('what broke them, seeds of the era %s', (era, regressions) => {
   test.each(regressions)('seed %i (%s): %s', { timeout: 60_000 }, async (seed, profile) => {
-    const { violations } = await simulate(seed, { profile, instead });
+    const { violations } = await simulate(seed, { profile, era });
     expect(violations, `npm run sim -- --seed ${seed} --profile ${profile} --trace`).toEqual([]);
   });
 });

@@ -10,15 +10,15 @@ import type { AnyCall, History } from './history.ts';
 import { Ledger } from './ledger.ts';
 import { Loop } from './loop.ts';
 import { Random } from './random.ts';
-import { drawScenario, type Profile, type Scenario } from './scenario.ts';
+import { drawScenario, type Era, type Profile, type Scenario } from './scenario.ts';
 import { Script } from './script.ts';
 import { type ClockFault, EPOCH } from './server-process.ts';
 import { findings } from './store-audit.ts';
 
 export interface SimulationOptions {
   readonly profile?: Profile;
-  /** Instead of what the seed draws: what a seed did before there was something is done again without it. */
-  readonly instead?: Partial<Pick<Scenario, 'schedule' | 'bulk'>>;
+  /** As what the seed is drawn. */
+  readonly era?: Era;
   /** Gets a line for everything that happens. */
   readonly trace?: (line: string) => void;
 }
@@ -46,7 +46,7 @@ const DELAYED_LATE_MS = 2 * DUE_TICK_MS;
 
 export async function simulate(seed: number, options: SimulationOptions = {}): Promise<Report> {
   const random = new Random(seed);
-  const scenario = { ...drawScenario(random.fork(), options.profile), ...options.instead };
+  const scenario = drawScenario(random.fork(), options.profile, options.era);
   const loop = new Loop();
   const tables = new Tables(scenario.meta, () => EPOCH + loop.now);
   const ledger = new Ledger(tables);

@@ -120,20 +120,24 @@ export class Worker extends Client {
   }
 }
 
+const SQUATS_MS = 300_000;
+
 /** Keeps one task for as long as it is allowed to. */
 export class Squatter extends Worker {
   override async run(): Promise<void> {
+    const { squatEveryMs } = this.world.scenario;
+    const leaseMs = 4 * squatEveryMs;
     while (!this.world.quiet) {
-      const answer = await this.lease({ max: 1, waitMs: 1000, leaseMs: 600, worker: this.name });
+      const answer = await this.lease({ max: 1, waitMs: 1000, leaseMs, worker: this.name });
       const task = answer.kind === 'ok' ? answer.value[0] : undefined;
       if (task === undefined) {
         await this.pause(50);
         continue;
       }
       // Five minutes are enough, also where everybody else takes hours.
-      for (let extensions = 0; extensions < 2_000 && !this.world.quiet; extensions++) {
-        await this.sleep(150);
-        const extended = await this.settle({ extend: [{ leaseId: task.leaseId, leaseMs: 600 }] });
+      for (let until = this.world.loop.now + SQUATS_MS; this.world.loop.now < until && !this.world.quiet; ) {
+        await this.sleep(squatEveryMs);
+        const extended = await this.settle({ extend: [{ leaseId: task.leaseId, leaseMs }] });
         if (extended.kind === 'ok' && !extended.value.extend[0]!.ok) break;
       }
       await this.settle({ ack: [{ leaseId: task.leaseId }] });

@@ -583,6 +583,27 @@ export const MUTANTS: readonly Mutant[] = [
       },
     ],
   },
+  // ── topics that are folded ────────────────────────────────────────────────────────────────────────────────────
+  {
+    name: 'folded-cursors-lost',
+    note: 'a topic that was folded begins at its first entry again',
+    seeds: 60,
+    profile: 'hours',
+    edits: [
+      {
+        file: 'src/queue/log.ts',
+        find: 'log.scan = log.completion = log.trimmed = rest.cursor;',
+        replace: '',
+      },
+    ],
+  },
+  {
+    name: 'folded-count-lost',
+    note: 'a topic that was folded forgets how many tasks wait in it',
+    seeds: 60,
+    profile: 'hours',
+    edits: [{ file: 'src/queue/log.ts', find: 'log.#ready = rest.ready;', replace: 'log.#ready = 0;' }],
+  },
   // ── schedules ─────────────────────────────────────────────────────────────────────────────────────────────────
   {
     name: 'fired-before-enqueued',
