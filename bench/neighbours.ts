@@ -22,7 +22,7 @@ export interface NeighboursReport extends Percentiles {
 
 const NOISY = 'noisy';
 const WORKERS = 16;
-/** How long a worker is busy with a task. */
+/** How long a worker is busy with a task, on average; the same for each would keep all of them in step. */
 const WORK_MS = 5;
 let queue: Queue | null = null;
 
@@ -56,7 +56,7 @@ async function run(topics: number, perSecond: number, seconds: number): Promise<
       }
       if (left === 0) over.abort();
       if (got.length === 0) continue;
-      await wait(WORK_MS);
+      await wait(2 * WORK_MS * Math.random());
       await theQueue().settle({ ack: got.map(({ leaseId }) => ({ leaseId })) });
     }
   });

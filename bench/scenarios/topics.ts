@@ -11,8 +11,8 @@ import type { TopicsOrder, TopicsReport } from '../topics.ts';
 
 /** Less than this many tasks say little about a rate. */
 const LEAST_TASKS = 20_000;
-/** Until garbage is collected and its pages are given back. */
-const REST_MS = 20_000;
+/** Until topics in which tasks wait are folded, garbage is collected, and its pages are given back. */
+const REST_MS = 110_000;
 const FEW = 1_000;
 const LOOK_MS = 5_000;
 const IDLE_CALLS = 500;
@@ -64,7 +64,7 @@ async function measure(server: Server, count: number, isLast: boolean, options: 
   say(`enqueueing ${tasks} tasks`);
   const filled = await server.ask({ kind: 'fill', topics: count, tasks });
   say('at rest');
-  const rested = await server.ask({ kind: 'rest', ms: options.quick ? 1_000 : REST_MS });
+  const rested = await server.ask({ kind: 'rest', ms: count < LEAST_TASKS || options.quick ? 1_000 : REST_MS });
   say('leases');
   const leased = await server.ask({ kind: 'pass', topics: count, samples });
   const callsPerTask = isLast ? await callsOf(server, options) : null;
