@@ -12,7 +12,13 @@ import {
 } from '../core/entry.ts';
 import { invalid, QueueError } from '../core/errors.ts';
 import { waitingLog } from '../core/log.ts';
-import { type MessageRow, type MessageWrite, messageIdFromKey, messageIdKey } from '../core/message.ts';
+import {
+  type MessageCondition,
+  type MessageRow,
+  type MessageWrite,
+  messageIdFromKey,
+  messageIdKey,
+} from '../core/message.ts';
 import { checkTopic } from '../core/names.ts';
 import { tierOf } from '../core/priority.ts';
 import { formatTaskId } from '../core/task-id.ts';
@@ -33,6 +39,8 @@ interface Fresh {
   readonly index: number;
   readonly log: LogAddress;
   readonly entry: NewEntry;
+  /** The row whose message id it takes over, as it was found. */
+  readonly superseded: MessageRow | null;
 }
 
 /** Tasks that were appended, and where each stands. */
@@ -112,7 +120,7 @@ export class Enqueuer {
     return results;
   }
 
-  #fresh(topic: Topic, index: number, task: CheckedTask, supersedes: string | null, now: number): Fresh {
+  #fresh(topic: Topic, index: number, task: CheckedTask, superseded: MessageRow | null, now: number): Fresh {
     const delayed = task.dueAt !== null;
     const log = delayed
       ? waitingLog(topic.name, task.dueAt, now, this.#engine.store.meta)
@@ -120,6 +128,7 @@ export class Enqueuer {
     return {
       index,
       log,
+      superseded,
       entry: {
         uid: this.#engine.env.ulid(now),
         messageId: task.messageId,
@@ -137,7 +146,7 @@ export class Enqueuer {
         placedAt: now,
         origin: null,
         originVersion: null,
-        supersedes,
+        supersedes: superseded?.uid ?? null,
         taskId: null,
         status: 'ready',
         progress: null,
@@ -268,9 +277,9 @@ export class Enqueuer {
         const found = rows.get(messageIdKey(task.messageId!));
         const row = found === undefined ? undefined : await this.#believed(topic, found, task.onDuplicate, now);
         if (row === undefined || !ownsMessageId(row, topic.settings, now)) {
-          fresh.push(this.#fresh(topic, index, task, row?.uid ?? null, now));
+          fresh.push(this.#fresh(topic, index, task, row ?? null, now));
         } else if (task.onDuplicate === 'again' && row.status !== 'live') {
-          fresh.push(this.#fresh(topic, index, task, row.uid, now));
+          fresh.push(this.#fresh(topic, index, task, row, now));
         } else {
           const replaces = task.onDuplicate === 'replace' && row.status === 'live';
           // A move once begun may be carried to its end by whoever meets it.
@@ -337,11 +346,9 @@ export class Enqueuer {
   /** Writes the rows of tasks just appended; a task that comes second becomes a duplicate. */
   async #own(topic: Topic, { tasks, places }: Placed, results: EnqueueResult[], now: number): Promise<void> {
     if (tasks.length === 0) return;
-    const writes = tasks.map(({ entry }, at): MessageWrite => {
+    const writes = tasks.map(({ entry, superseded }, at): MessageWrite => {
       const row = liveRow(messageIdKey(entry.messageId!), entry, places[at]!);
-      const expect =
-        entry.supersedes === null ? { absent: true as const } : { uid: entry.supersedes, statusIn: SETTLED };
-      return { expect, row, ttlMs: null };
+      return { expect: superseded === null ? { absent: true } : isStillSettled(superseded), row, ttlMs: null };
     });
     const answers = [...(await this.#engine.messages.write(topic.name, writes))];
     const gone = answers.flatMap((answer, at) => (answer === 'absent' ? [at] : []));
@@ -407,6 +414,16 @@ export class Enqueuer {
     return status === 'expired' || status === 'cancelled' || located.head.attempt > 0 || located.head.leasedAt !== null;
   }
 }
+
+/**
+ * A row as it was found, of a task that had ended. A dead letter that was redriven since, and has ended again, was live
+ * meanwhile: whoever met the new task then has made it a duplicate.
+ */
+const isStillSettled = ({ uid, hops }: MessageRow): MessageCondition => ({
+  uid,
+  statusIn: SETTLED,
+  hopsBelow: hops + 1,
+});
 
 /** Waits for all of them, also where one fails: only then is it known what was written. What is in doubt is told first. */
 async function whole(parts: readonly Promise<unknown>[]): Promise<void> {
