@@ -186,7 +186,7 @@ export class Log {
 
   /** What it is, where tasks wait in it, nothing else goes on, and nobody who looked it up can still be busy with it; else null. */
   atRest(): LogAtRest | null {
-    if (this.#tail === null || this.ready === 0 || this.#isLookedUp) return null;
+    if (this.#tail === null || this.#ready === 0 || this.#ready !== this.ready || this.#isLookedUp) return null;
     if (!this.#isQuiet || this.slot !== null || this.isDead || this.waitingBytes !== null) return null;
     const { scan: cursor, saved } = this;
     if (this.completion !== cursor || this.trimmed !== cursor) return null;

@@ -53,7 +53,11 @@ export class Manager {
     throw new QueueError('busy', 'the task changes faster than it can be cancelled');
   }
 
-  async configure(topic: Topic, patch: SettingsPatch): Promise<void> {
+  configure(topic: Topic, patch: SettingsPatch): Promise<void> {
+    return topic.during(() => this.#configure(topic, patch));
+  }
+
+  async #configure(topic: Topic, patch: SettingsPatch): Promise<void> {
     const wasLimited = topic.limited;
     const { maxWaiting, maxWaitingBytes } = topic.settings;
     await this.#write(topic, (settings) => applySettings(settings, patch));
@@ -86,7 +90,11 @@ export class Manager {
    * Marks the topic as purged up to now; what was enqueued before ends when it is met. Answered only once the clock
    * has moved on, so that a task enqueued after the answer is not taken for one from before.
    */
-  async purge(topic: Topic): Promise<void> {
+  purge(topic: Topic): Promise<void> {
+    return topic.during(() => this.#purge(topic));
+  }
+
+  async #purge(topic: Topic): Promise<void> {
     const { store, env, book, signals } = this.#engine;
     const purgedAt = env.now();
     // What waits now counts no more, once that is written; what comes meanwhile does.

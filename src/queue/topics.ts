@@ -77,8 +77,10 @@ export class Topic {
   delayed = 0;
   /** Moves under way: their tasks may count nowhere just now. */
   moving = 0;
-  /** Logs of it that are being loaded. */
-  loading = 0;
+  /** Work on it that may take longer than whoever looked it up is waited for. */
+  #underWay = 0;
+  /** Another one has its place: whoever still has this one is late. */
+  isFolded = false;
   /** Null as long as there was no limit. */
   #limits: LimitState | null = null;
   /** When it was last served, counted in leases: who waits longest is next. */
@@ -123,7 +125,7 @@ export class Topic {
   folded(uptime: number): FoldedTopic | null {
     const { name, tenure, settings, version, delayed, servedNth } = this;
     if (uptime - this.touchedAt <= LOOKED_UP_MS || !tenure.serves) return null;
-    if (this.moving > 0 || this.loading > 0 || this.turnsTaken > 0 || this.hasByteQuota) return null;
+    if (this.moving > 0 || this.#underWay > 0 || this.turnsTaken > 0 || this.hasByteQuota) return null;
     const log = this.logs.only?.atRest() ?? null;
     if (log === null) return null;
     const rest = { name, tenure, settings, version, delayed, servedNth };
@@ -158,6 +160,16 @@ export class Topic {
   /** Leases ended, by a settlement or by their time; at a time of the monotonic clock. */
   leaseEnded(at: number): void {
     if (this.#limits !== null) this.#limits = afterSettle(this.#limits, at);
+  }
+
+  /** It is neither folded nor let go of until the work is done. */
+  async during<T>(work: () => Promise<T>): Promise<T> {
+    this.#underWay++;
+    try {
+      return await work();
+    } finally {
+      this.#underWay--;
+    }
   }
 
   get limited(): boolean {
@@ -254,7 +266,7 @@ export class Topic {
 
   /** Nothing is in it, as far as is known here. */
   get isIdle(): boolean {
-    return this.delayed === 0 && this.moving === 0 && this.loading === 0 && this.logs.size === 0 && !this.claiming;
+    return this.delayed === 0 && this.moving === 0 && this.#underWay === 0 && this.logs.size === 0 && !this.claiming;
   }
 }
 
@@ -263,9 +275,10 @@ export type KnownTopic = Topic | FoldedTopic;
 
 /** What is in memory of one shard, for one tenure of it. */
 class Shelf {
-  readonly topics = new Map<string, Topic>();
-  /** Topics that are not among the others. */
-  readonly folded = new Map<string, FoldedTopic>();
+  /** A topic stays in its place when it is folded or unfolded: whoever goes through them meets each once. */
+  readonly topics = new Map<string, KnownTopic>();
+  /** Those that are not folded. */
+  readonly unfolded = new Set<Topic>();
   /** Slots of delayed tasks. */
   readonly slots: Slots<Log>;
   readonly loadingTopics = new Map<string, Promise<Topic>>();
@@ -274,11 +287,18 @@ class Shelf {
   readonly maybeIdle = new Set<Topic>();
 
   constructor(tenure: Tenure, onUncounted: (slot: TimeSlot) => void) {
-    this.slots = new Slots(tenure, { get: (name) => this.known(name) }, onUncounted);
+    this.slots = new Slots(tenure, this.topics, onUncounted);
   }
 
-  known(name: string): KnownTopic | undefined {
-    return this.topics.get(name) ?? this.folded.get(name);
+  add(topic: Topic): void {
+    this.topics.set(topic.name, topic);
+    this.unfolded.add(topic);
+  }
+
+  drop(topic: Topic): void {
+    this.maybeIdle.delete(topic);
+    this.unfolded.delete(topic);
+    if (this.topics.get(topic.name) === topic) this.topics.delete(topic.name);
   }
 }
 
@@ -332,13 +352,11 @@ export class TopicBook {
 
   /** Those that are not folded. */
   topicsOf(tenure: Tenure): Iterable<Topic> {
-    return this.#shelf(tenure).topics.values();
+    return this.#shelf(tenure).unfolded;
   }
 
-  *knownOf(tenure: Tenure): Generator<KnownTopic> {
-    const { folded, topics } = this.#shelf(tenure);
-    yield* topics.values();
-    yield* folded.values();
+  knownOf(tenure: Tenure): Iterable<KnownTopic> {
+    return this.#shelf(tenure).topics.values();
   }
 
   /** The slots of delayed tasks of a shard, as one tenure of it knows them. */
@@ -348,9 +366,9 @@ export class TopicBook {
 
   /** The logs of a shard that are active here, but for those of topics that are folded. */
   *logsOf(tenure: Tenure): Generator<Log> {
-    const { slots, topics } = this.#shelf(tenure);
+    const { slots, unfolded } = this.#shelf(tenure);
     yield* slots.logs();
-    for (const topic of topics.values()) yield* topic.logs;
+    for (const topic of unfolded) yield* topic.logs;
   }
 
   get tenures(): readonly Tenure[] {
@@ -390,7 +408,7 @@ export class TopicBook {
 
   /** The same, for who only wants to tell what is known of it. */
   known(name: string): KnownTopic | undefined {
-    return this.#shelf(this.tenureOf(name)).known(name);
+    return this.#shelf(this.tenureOf(name)).topics.get(name);
   }
 
   /** Of the shards that this server schedules. */
@@ -399,20 +417,20 @@ export class TopicBook {
   }
 
   #topicOn(shelf: Shelf, name: string): Topic | undefined {
-    const topic = shelf.topics.get(name);
-    if (topic !== undefined) return topic;
-    const folded = shelf.folded.get(name);
-    return folded === undefined ? undefined : this.unfold(folded);
+    const known = shelf.topics.get(name);
+    return known instanceof FoldedTopic ? this.unfold(known) : known;
   }
 
-  /** Goes on with a topic that is folded. */
+  /** Goes on with a topic that is folded; or was, when it was last looked at. */
   unfold(folded: FoldedTopic): Topic {
     const shelf = this.#shelf(folded.tenure);
-    const log = Log.goingOn(folded.address, folded.tenure, this.#home, folded.log);
-    const topic = Topic.goingOn(folded.topic, log, this.#env, this.uptime.now());
-    shelf.folded.delete(folded.name);
-    shelf.topics.set(folded.name, topic);
-    this.onUnfolded(folded, topic);
+    const known = shelf.topics.get(folded.name);
+    if (known instanceof Topic) return known;
+    const rest = known ?? folded;
+    const log = Log.goingOn(rest.address, rest.tenure, this.#home, rest.log);
+    const topic = Topic.goingOn(rest.topic, log, this.#env, this.uptime.now());
+    shelf.add(topic);
+    this.onUnfolded(rest, topic);
     return topic;
   }
 
@@ -421,8 +439,9 @@ export class TopicBook {
     const shelf = this.#shelf(topic.tenure);
     const folded = shelf.topics.get(topic.name) === topic ? topic.folded(this.uptime.now()) : null;
     if (folded === null) return null;
-    shelf.topics.delete(topic.name);
-    shelf.folded.set(topic.name, folded);
+    topic.isFolded = true;
+    shelf.unfolded.delete(topic);
+    shelf.topics.set(topic.name, folded);
     return folded;
   }
 
@@ -431,8 +450,7 @@ export class TopicBook {
     const sum = { topics: 0, ready: 0, delayed: 0, leased: 0, dead: 0 };
     for (const tenure of this.#tenures) {
       if (!tenure.holds) continue;
-      const { folded, topics } = this.#shelf(tenure);
-      sum.topics += topics.size + folded.size;
+      sum.topics += this.#shelf(tenure).topics.size;
       sum.ready += tenure.totals.ready;
       sum.delayed += this.slotsOf(tenure).total;
       sum.leased += tenure.totals.leased;
@@ -464,10 +482,10 @@ export class TopicBook {
     const row = await this.#store.readTopic(name);
     const settings = this.#settingsOf(row?.settings ?? null);
     const topic = new Topic(name, tenure, settings, row?.version ?? null, this.#env, this.uptime.now());
-    const { slots, topics, maybeIdle } = this.#shelf(tenure);
-    topic.delayed = slots.delayedOf(name);
-    topics.set(name, topic);
-    maybeIdle.add(topic);
+    const shelf = this.#shelf(tenure);
+    topic.delayed = shelf.slots.delayedOf(name);
+    shelf.add(topic);
+    shelf.maybeIdle.add(topic);
     return topic;
   }
 
@@ -480,8 +498,8 @@ export class TopicBook {
   }
 
   #logOn(shelf: Shelf, { topic, tier }: LogAddress): Log | undefined {
-    const folded = shelf.folded.get(topic);
-    if (folded !== undefined && folded.tier !== tier) return undefined;
+    const known = shelf.topics.get(topic);
+    if (known instanceof FoldedTopic && known.tier !== tier) return undefined;
     return this.#topicOn(shelf, topic)?.logs.get(tier);
   }
 
@@ -514,12 +532,7 @@ export class TopicBook {
   async #loadLog(tenure: Tenure, address: LogAddress): Promise<Log> {
     if (isSlotTopic(address.topic)) return this.#loadLogOf(null, tenure, address);
     const topic = await this.topicIn(tenure, address.topic);
-    topic.loading++;
-    try {
-      return await this.#loadLogOf(topic, tenure, address);
-    } finally {
-      topic.loading--;
-    }
+    return topic.during(() => this.#loadLogOf(topic, tenure, address));
   }
 
   async #loadLogOf(topic: Topic | null, tenure: Tenure, address: LogAddress): Promise<Log> {
@@ -623,7 +636,7 @@ export class TopicBook {
     }
     const topic = topics.get(log.address.topic);
     // Another one may stand in its place by now.
-    if (topic?.logs.get(log.address.tier) !== log) return;
+    if (!(topic instanceof Topic) || topic.logs.get(log.address.tier) !== log) return;
     this.#uncount(log);
     topic.logs.delete(log.address.tier);
     if (topic.logs.size === 0) maybeIdle.add(topic);
@@ -651,9 +664,7 @@ export class TopicBook {
   }
 
   drop(topic: Topic): void {
-    const { maybeIdle, topics } = this.#shelf(topic.tenure);
-    maybeIdle.delete(topic);
-    topics.delete(topic.name);
+    this.#shelf(topic.tenure).drop(topic);
   }
 
   /** Many topics have the same, and share them. */

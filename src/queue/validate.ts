@@ -254,8 +254,8 @@ export function checkLease(request: LeaseRequest): CheckedLease {
     for (const [index, tier] of request.priorities.entries()) integer(tier, `/priorities/${index}`, 0, TIERS - 1);
   }
   return {
-    names: selected === undefined ? null : selected.filter((one) => !one.prefix).map((one) => one.text),
-    prefixes: selected === undefined ? [''] : selected.filter((one) => one.prefix).map((one) => one.text),
+    names: selected === undefined ? null : unique(selected.filter((one) => !one.prefix)),
+    prefixes: selected === undefined ? [''] : unique(selected.filter((one) => one.prefix)),
     max: optionalInteger(request.max, '/max', 1, LEASE_TASKS) ?? 1,
     maxPerTopic: optionalInteger(request.maxPerTopic, '/maxPerTopic', 1, LEASE_TASKS) ?? Number.POSITIVE_INFINITY,
     tiers: request.priorities === undefined ? null : new Set(request.priorities),
@@ -265,5 +265,9 @@ export function checkLease(request: LeaseRequest): CheckedLease {
     worker: worker ?? null,
   };
 }
+
+const unique = (selectors: readonly { readonly text: string }[]): readonly string[] => [
+  ...new Set(selectors.map(({ text }) => text)),
+];
 
 export const decodeJson = (text: string | null): JsonValue => (text === null ? null : (JSON.parse(text) as JsonValue));

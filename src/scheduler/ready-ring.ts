@@ -62,8 +62,8 @@ export class ReadyRing {
 
   /** Looks at a topic again: something came up in it, or its gate may have changed. */
   offer(topic: Topic): void {
-    // What is told late of a former tenure is no business of the one that has begun since.
-    if (topic.tenure.ended) return;
+    // What is told late of a former tenure, or of what was folded, is no business of what stands there since.
+    if (topic.tenure.ended || topic.isFolded) return;
     if (topic.available === 0 || !topic.tenure.serves) {
       this.#ring.delete(topic);
       return;

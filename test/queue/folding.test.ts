@@ -1,8 +1,15 @@
 /** Topics that only wait are folded, and nobody can tell: they are told of, leased from, and put into as ever. */
 import { beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { TopicBook } from '../../src/queue/topics.ts';
-import { Uptime } from '../../src/queue/uptime.ts';
+import { TICK_MS, Uptime } from '../../src/queue/uptime.ts';
+import { checkLease } from '../../src/queue/validate.ts';
+import { ReadyRing } from '../../src/scheduler/ready-ring.ts';
+import { MemoryStore } from '../../src/store/memory/store.ts';
+import { Tables } from '../../src/store/memory/tables.ts';
+import { EMBEDDED_META } from '../../src/store/store.ts';
 import { TestQueue } from '../../src/testing/index.ts';
+import { entry } from '../conformance/harness.ts';
+import { manualEnvironment } from '../support/manual-environment.ts';
 import { sharedStore } from '../support/shared-store.ts';
 
 /** Longer than who looked a topic up may be busy with it, and until topics are looked through the next time. */
@@ -33,6 +40,7 @@ async function started(): Promise<TestQueue> {
   return queue;
 }
 
+const tasks = (count: number) => Array.from({ length: count }, (_, payload) => ({ payload }));
 const leaseIds = (tasks: readonly { readonly leaseId: string }[]) => tasks.map(({ leaseId }) => ({ leaseId }));
 const payloads = (tasks: readonly { readonly payload: unknown }[]) => tasks.map(({ payload }) => payload);
 
@@ -82,6 +90,29 @@ describe('a topic that only waits', () => {
     expect(queue.status()).toMatchObject({ ready: 0, leased: 0 });
   });
 
+  test('is one also where a lease names it twice', async () => {
+    const queue = await started();
+    await queue.enqueue('t', tasks(6));
+    await queue.advance(REST_MS);
+    const leased = await queue.lease({ topics: ['t', 't', 't*'], max: 4 });
+    expect(payloads(leased)).toEqual([0, 1, 2, 3]);
+    expect(unfolded).toEqual(['t']);
+    await queue.settle({ ack: leaseIds(leased) });
+    expect(queue.status()).toMatchObject({ ready: 2, leased: 0 });
+    expect(payloads(await queue.lease({ max: 9 }))).toEqual([4, 5]);
+  });
+
+  test('is not folded within the minute behind a look', async () => {
+    const queue = await started();
+    await queue.enqueue('t', { payload: 0 });
+    await queue.advance(40_000);
+    expect((await queue.topic('t')).counts).toMatchObject({ ready: 1 });
+    await queue.advance(55_000);
+    expect(folded).toEqual([]);
+    await queue.advance(40_000);
+    expect(folded).toEqual(['t']);
+  });
+
   test('takes what is put into it, at once or from a time slot', async () => {
     const queue = await started();
     await queue.enqueue('t', [{ payload: 0 }, { payload: 'late', delayMs: 3 * REST_MS }]);
@@ -99,15 +130,12 @@ describe('a topic that only waits', () => {
 
   test('keeps its settings and its limits', async () => {
     const queue = await started();
-    await queue.configure('t', { maxInFlight: 2, minIntervalMs: 400_000, retentionMs: 300_000 });
-    await queue.enqueue(
-      't',
-      Array.from({ length: 6 }, (_, payload) => ({ payload })),
-    );
+    await queue.configure('t', { maxInFlight: 2, minIntervalMs: 900_000, retentionMs: 300_000 });
+    await queue.enqueue('t', tasks(6));
     const first = await queue.lease({ max: 1 });
     await queue.settle({ ack: leaseIds(first) });
-    // Its gate is shut, so it does not wait for its turn.
-    await queue.advance(REST_MS);
+    // What was settled is trimmed by then; but its gate is shut, and so it does not wait for its turn.
+    await queue.advance(600_000);
     expect(folded).toEqual([]);
     await queue.advance(420_000);
     expect(folded).toEqual(['t']);
@@ -115,6 +143,22 @@ describe('a topic that only waits', () => {
     expect(await queue.lease()).toEqual([]);
     await queue.configure('t', { maxInFlight: null, minIntervalMs: null });
     expect(payloads(await queue.lease({ max: 5 }))).toEqual([2, 3, 4, 5]);
+  });
+
+  test.each([
+    ['limited', { minIntervalMs: 1_000 }],
+    ['not limited', {}],
+  ])('remembers when it was leased from, %s', async (_, limits) => {
+    const queue = await started();
+    await queue.configure('t', { retentionMs: 300_000, ...limits });
+    await queue.enqueue('t', tasks(3));
+    await queue.settle({ ack: leaseIds(await queue.lease()) });
+    await queue.advance(420_000);
+    expect(folded).toEqual(['t']);
+    await queue.configure('t', { minIntervalMs: 3_600_000 });
+    expect(await queue.lease()).toEqual([]);
+    await queue.advance(3_600_000 - 420_000);
+    expect(payloads(await queue.lease())).toEqual([1]);
   });
 
   test.each([
@@ -180,6 +224,74 @@ describe('a topic that only waits', () => {
       got.push(...payloads(await leased));
     }
     expect(got.sort()).toEqual([...names, ...names].sort());
+  });
+
+  test('comes back with its shard', async () => {
+    const { env, server } = await sharedStore();
+    const first = await server();
+    const names = Array.from({ length: 16 }, (_, nth) => `t${nth}`);
+    for (const name of names) await first.queue.enqueue(name, { payload: name });
+    await env.advance(REST_MS);
+    expect(folded).toHaveLength(16);
+    const second = await server();
+    await env.advance(REST_MS);
+    const stopped = second.queue.stop();
+    await env.advance(2_000);
+    await stopped;
+    for (const name of names) await first.queue.enqueue(name, { payload: name });
+    await env.advance(1_000);
+    expect(payloads(await first.queue.lease({ max: 100 })).sort()).toEqual([...names, ...names].sort());
+    expect(await first.queue.lease({ max: 100 })).toEqual([]);
+  });
+});
+
+describe('in memory', () => {
+  async function book(names: readonly string[]) {
+    const env = manualEnvironment();
+    const made = new TopicBook(new MemoryStore(new Tables(EMBEDDED_META, env.now)), env);
+    const { tenure } = made.begin(0, 1);
+    tenure.isLoaded = true;
+    for (const topic of names) await (await made.log({ topic, tier: 5 })).append([entry(0)]);
+    for (let ticks = 0; ticks < 6; ticks++) {
+      await env.advance(TICK_MS);
+      made.uptime.tick();
+    }
+    return { made, tenure };
+  }
+
+  test('whoever goes through all topics meets each once, also where some are folded and unfolded meanwhile', async () => {
+    const names = ['a', 'b', 'c', 'd'];
+    const { made, tenure } = await book(names);
+    const [a, , c] = [...made.topicsOf(tenure)];
+    expect(made.fold(c!)).not.toBeNull();
+    const met: string[] = [];
+    for (const { name } of made.held()) {
+      met.push(name);
+      if (name !== 'b') continue;
+      expect(made.fold(a!)).not.toBeNull();
+      made.peek('c');
+    }
+    expect(met).toEqual(names);
+    expect([...made.topicsOf(tenure)].map(({ name }) => name).sort()).toEqual(['b', 'c', 'd']);
+    expect(made.totals()).toMatchObject({ topics: 4, ready: 4 });
+  });
+
+  test('what is told late of a topic that was folded since leaves the one in its place alone', async () => {
+    const { made, tenure } = await book(['a']);
+    const ring = new ReadyRing(manualEnvironment(), (one) => made.unfold(one));
+    made.onUnfolded = (one, topic) => ring.replace(one, topic);
+    const [stale] = [...made.topicsOf(tenure)];
+    ring.offer(stale!);
+    ring.replace(stale!, made.fold(stale!)!);
+    const [pick] = ring.pick(checkLease({}), 1, new Map());
+    expect(pick!.topic).not.toBe(stale);
+    pick!.log.countReady(-1);
+    ring.claimed(pick!.topic);
+    ring.claimed(stale!);
+    expect(ring.readyFor(checkLease({}))).toBe(0);
+    pick!.log.countReady(1);
+    ring.offer(pick!.topic);
+    expect(ring.pick(checkLease({}), 1, new Map())[0]!.topic).toBe(pick!.topic);
   });
 });
 
