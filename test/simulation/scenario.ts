@@ -106,7 +106,8 @@ const PRIORITIES = [[5], [5, 9], [0, 5, 9], [0, 5, 9], ALL_PRIORITIES];
  * Seeds mean something else whenever what they draw changes. Those that once found something are drawn as they were:
  * before there were schedules and work in bulk, and before there were more tasks in fewer logs.
  */
-export type Era = 'single' | 'bulk' | 'now';
+export const ERAS = ['single', 'bulk', 'now'] as const;
+export type Era = (typeof ERAS)[number];
 
 export function drawScenario(random: Random, only?: Profile, era: Era = 'now'): Scenario {
   const drawn = random.weighted(PROFILE_WEIGHTS);

@@ -7,7 +7,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { availableParallelism } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
-import { PROFILES, type Profile } from './scenario.ts';
+import { ERAS, type Era, PROFILES, type Profile } from './scenario.ts';
 import { simulate } from './simulation.ts';
 import { Summary, type SummaryNumbers } from './summary.ts';
 
@@ -19,6 +19,7 @@ const HELP = `Simulates servers, producers, workers and operators on a virtual c
   npm run sim -- --seed 42 --trace        one seed, with a line for everything that happens in it
 
   --profile NAME   only one kind of trouble: ${PROFILES.join(', ')}
+  --era NAME       what seeds are drawn as, of those that are kept: ${ERAS.join(', ')} (now)
   --seconds N      stop after so many seconds of real time
   --jobs N         processes that share the seeds; as many as there are processors when absent
   --keep-going     don't stop at the first seed that breaks a promise
@@ -32,6 +33,8 @@ const { values: opt } = parseArgs({
     from: { type: 'string', default: '1' },
     seed: { type: 'string' },
     profile: { type: 'string' },
+    /** Of seeds that are kept since they found something: as what they are drawn. */
+    era: { type: 'string', default: 'now' },
     seconds: { type: 'string', default: '3600' },
     jobs: { type: 'string', default: String(availableParallelism()) },
     /** From one seed to the next: each process has a part of them. */
@@ -51,6 +54,11 @@ function whole(name: string, text: string): number {
 function profileOf(text: string | undefined): Profile | undefined {
   if (text === undefined || (PROFILES as readonly string[]).includes(text)) return text as Profile | undefined;
   throw new Error(`--profile ${text} is not one of ${PROFILES.join(', ')}`);
+}
+
+function eraOf(text: string): Era {
+  if ((ERAS as readonly string[]).includes(text)) return text as Era;
+  throw new Error(`--era ${text} is not one of ${ERAS.join(', ')}`);
 }
 
 async function main(): Promise<number> {
@@ -73,10 +81,11 @@ async function main(): Promise<number> {
 async function alone(first: number, count: number, seconds: number, profile: Profile | undefined): Promise<Summary> {
   const end = performance.now() + seconds * 1_000;
   const step = whole('step', opt.step);
+  const era = eraOf(opt.era);
   const trace = opt.trace ? { trace: (line: string) => console.log(line) } : {};
   const summary = new Summary();
   for (let seed = first; seed < first + count && performance.now() < end; seed += step) {
-    const report = await simulate(seed, { ...(profile === undefined ? {} : { profile }), ...trace });
+    const report = await simulate(seed, { era, ...(profile === undefined ? {} : { profile }), ...trace });
     summary.add(report);
     if (report.violations.length === 0) continue;
     console.error(`seed ${seed} (${report.scenario.profile}) breaks what is promised:`);
@@ -96,7 +105,16 @@ async function together(jobs: number, first: number, count: number, seconds: num
       const shared = ['--step', String(jobs), '--jobs', '1', '--json'];
       const profile = opt.profile === undefined ? [] : ['--profile', opt.profile];
       const goOn = opt['keep-going'] ? ['--keep-going'] : [];
-      const args = [...process.execArgv, fileURLToPath(import.meta.url), ...own, ...shared, ...profile, ...goOn];
+      const asWhat = ['--era', opt.era];
+      const args = [
+        ...process.execArgv,
+        fileURLToPath(import.meta.url),
+        ...own,
+        ...shared,
+        ...profile,
+        ...asWhat,
+        ...goOn,
+      ];
       const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] });
       children.push(child);
       const out = (await child.stdout!.toArray()).join('');

@@ -79,7 +79,7 @@ describe.each([
 ] as const)('what broke them, seeds of the era %s', (era, regressions) => {
   test.each(regressions)('seed %i (%s): %s', { timeout: 60_000 }, async (seed, profile) => {
     const { violations } = await simulate(seed, { profile, era });
-    expect(violations, `npm run sim -- --seed ${seed} --profile ${profile} --trace`).toEqual([]);
+    expect(violations, `npm run sim -- --seed ${seed} --profile ${profile} --era ${era} --trace`).toEqual([]);
   });
 });
 

@@ -89,6 +89,7 @@ async function judge(mutant: Mutant, seconds: number): Promise<Verdict> {
     symlinkSync(join(ROOT, 'node_modules'), join(scratch, 'node_modules'));
     apply(scratch, mutant);
     const profile = mutant.profile === undefined ? [] : ['--profile', mutant.profile];
+    const era = mutant.era === undefined ? [] : ['--era', mutant.era];
     const program = join(scratch, 'sim.mjs');
     await build({
       entryPoints: [join(scratch, 'test/simulation/sim.ts')],
@@ -99,7 +100,7 @@ async function judge(mutant: Mutant, seconds: number): Promise<Verdict> {
       packages: 'external',
       logLevel: 'warning',
     });
-    const args = [program, '--json', '--jobs', '1', '--seeds', String(seeds), ...profile];
+    const args = [program, '--json', '--jobs', '1', '--seeds', String(seeds), ...profile, ...era];
     const { code, out, err } = await run(process.execPath, args, scratch, seconds);
     const caught = code === 1 ? ((JSON.parse(out) as { broken: readonly Broken[] }).broken[0] ?? null) : null;
     const failure =
