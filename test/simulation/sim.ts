@@ -51,14 +51,10 @@ function whole(name: string, text: string): number {
   return Number(text);
 }
 
-function profileOf(text: string | undefined): Profile | undefined {
-  if (text === undefined || (PROFILES as readonly string[]).includes(text)) return text as Profile | undefined;
-  throw new Error(`--profile ${text} is not one of ${PROFILES.join(', ')}`);
-}
-
-function eraOf(text: string): Era {
-  if ((ERAS as readonly string[]).includes(text)) return text as Era;
-  throw new Error(`--era ${text} is not one of ${ERAS.join(', ')}`);
+function oneOf<T extends string>(name: string, text: string, all: readonly T[]): T {
+  const found = all.find((one) => one === text);
+  if (found === undefined) throw new Error(`--${name} ${text} is not one of ${all.join(', ')}`);
+  return found;
 }
 
 async function main(): Promise<number> {
@@ -68,20 +64,27 @@ async function main(): Promise<number> {
     console.log(HELP);
     return 0;
   }
-  const profile = profileOf(opt.profile);
+  const profile = opt.profile === undefined ? undefined : oneOf('profile', opt.profile, PROFILES);
+  const era = oneOf('era', opt.era, ERAS);
   const first = whole('seed', opt.seed ?? opt.from);
   const count = opt.seed === undefined ? whole('seeds', opt.seeds) : 1;
   const jobs = Math.min(whole('jobs', opt.jobs), count);
   const seconds = whole('seconds', opt.seconds);
-  const summary = jobs > 1 ? await together(jobs, first, count, seconds) : await alone(first, count, seconds, profile);
+  const summary =
+    jobs > 1 ? await together(jobs, first, count, seconds) : await alone(first, count, seconds, era, profile);
   console.log(opt.json ? JSON.stringify(summary.numbers()) : summary.text());
   return summary.failed === 0 ? 0 : 1;
 }
 
-async function alone(first: number, count: number, seconds: number, profile: Profile | undefined): Promise<Summary> {
+async function alone(
+  first: number,
+  count: number,
+  seconds: number,
+  era: Era,
+  profile: Profile | undefined,
+): Promise<Summary> {
   const end = performance.now() + seconds * 1_000;
   const step = whole('step', opt.step);
-  const era = eraOf(opt.era);
   const trace = opt.trace ? { trace: (line: string) => console.log(line) } : {};
   const summary = new Summary();
   for (let seed = first; seed < first + count && performance.now() < end; seed += step) {
@@ -102,19 +105,10 @@ async function together(jobs: number, first: number, count: number, seconds: num
   await Promise.all(
     Array.from({ length: jobs }, async (_, nth) => {
       const own = ['--from', String(first + nth), '--seeds', String(count - nth), '--seconds', String(seconds)];
-      const shared = ['--step', String(jobs), '--jobs', '1', '--json'];
+      const shared = ['--step', String(jobs), '--jobs', '1', '--json', '--era', opt.era];
       const profile = opt.profile === undefined ? [] : ['--profile', opt.profile];
       const goOn = opt['keep-going'] ? ['--keep-going'] : [];
-      const asWhat = ['--era', opt.era];
-      const args = [
-        ...process.execArgv,
-        fileURLToPath(import.meta.url),
-        ...own,
-        ...shared,
-        ...profile,
-        ...asWhat,
-        ...goOn,
-      ];
+      const args = [...process.execArgv, fileURLToPath(import.meta.url), ...own, ...shared, ...profile, ...goOn];
       const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] });
       children.push(child);
       const out = (await child.stdout!.toArray()).join('');
