@@ -131,5 +131,5 @@ export class FoldedTopic {
   }
 }
 
-const isPast = (past: Past): boolean =>
-  Object.entries(NEVER_LEASED).some(([key, value]) => past[key as keyof Past] !== value);
+const PAST = Object.keys(NEVER_LEASED) as readonly (keyof Past)[];
+const isPast = (past: Past): boolean => PAST.some((key) => past[key] !== NEVER_LEASED[key]);

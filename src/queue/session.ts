@@ -8,7 +8,7 @@ import { Scanner } from '../scheduler/scanner.ts';
 import { ScheduleRunner } from '../scheduler/schedule-runner.ts';
 import { SlotCounter } from '../scheduler/slot-counter.ts';
 import { Timers } from '../scheduler/timers.ts';
-import { TOPICS_PER_TURN, Turns } from '../scheduler/turns.ts';
+import { Turns } from '../scheduler/turns.ts';
 import type { NodeRow, Store } from '../store/store.ts';
 import { Claimer } from './claim.ts';
 import { collectSoon } from './collect.ts';
@@ -377,25 +377,22 @@ export class Session {
   /** Folds topics whose turn will come, and with which nobody is busy. In slices: there may be millions. */
   async #foldWaiting(): Promise<void> {
     const { book } = this.engine;
-    let seen = 0;
     for (const tenure of book.tenures) {
-      for (const topic of tenure.serves ? book.topicsOf(tenure) : []) {
-        if (++seen >= TOPICS_PER_TURN) {
-          seen = 0;
-          await this.#turns.othersFirst();
-        }
-        if (this.#stopped) return;
-        if (!this.ring.has(topic) || this.waits.has(topic) || this.scanner.has(topic)) continue;
-        const folded = book.fold(topic);
-        if (folded === null) continue;
-        this.ring.replace(topic, folded);
-        this.#folded++;
-        seen += LOOKS_PER_FOLD;
-      }
+      if (tenure.serves) await this.#turns.through(book.topicsOf(tenure), (topic) => this.#fold(topic));
     }
     if (this.#folded < MANY_FOLDED) return;
     this.#folded = 0;
     collectSoon();
+  }
+
+  /** @returns for how many looks it counts */
+  #fold(topic: Topic): number {
+    if (this.#stopped || !this.ring.has(topic) || this.waits.has(topic) || this.scanner.has(topic)) return 1;
+    const folded = this.engine.book.fold(topic);
+    if (folded === null) return 1;
+    this.ring.replace(topic, folded);
+    this.#folded++;
+    return LOOKS_PER_FOLD;
   }
 
   #advanceLater(tenure: Tenure): void {

@@ -1,5 +1,5 @@
 import TinyQueue from 'tinyqueue';
-import { TOPICS_PER_TURN, Turns } from '../scheduler/turns.ts';
+import { Turns } from '../scheduler/turns.ts';
 import type { Environment } from './environment.ts';
 import type { KnownTopic, TopicBook } from './topics.ts';
 
@@ -98,12 +98,11 @@ export class Survey {
     return drained(first).reverse();
   }
 
-  async #each(look: (topic: KnownTopic) => void): Promise<void> {
-    let seen = 0;
-    for (const topic of this.#book.held()) {
+  #each(look: (topic: KnownTopic) => void): Promise<void> {
+    return this.#turns.through(this.#book.held(), (topic) => {
       look(topic);
-      if (++seen % TOPICS_PER_TURN === 0) await this.#turns.othersFirst();
-    }
+      return 1;
+    });
   }
 }
 

@@ -682,10 +682,6 @@ export class TopicBook {
     topic.learn(this.#settingsOf(row?.settings ?? null), row?.version ?? null, this.#env);
   }
 
-  *logs(): Generator<Log> {
-    for (const tenure of this.#tenures) yield* this.logsOf(tenure);
-  }
-
   /** The tiers in which something was ever put. */
   async tiersOf(topic: string): Promise<readonly number[]> {
     const tiers = new Set((await this.#store.readCheckpoints(topic)).keys());

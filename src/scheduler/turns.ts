@@ -1,7 +1,7 @@
 import type { Environment } from '../queue/environment.ts';
 
-/** Topics that are looked at before others get their turn: some two milliseconds. */
-export const TOPICS_PER_TURN = 5_000;
+/** Looks at a topic before others get their turn: some two milliseconds. */
+const LOOKS_PER_TURN = 5_000;
 
 /**
  * Lets what else there is to do go first, in between: reads of an embedded store don't wait for anything, and many of
@@ -27,6 +27,20 @@ export class Turns {
       const cancel = this.#env.timer(0, goOn);
       this.#waiting.add(goOn);
     });
+  }
+
+  /**
+   * Goes through what there may be millions of, and lets others go first again and again.
+   * @param look returns for how many looks at a topic it counts
+   */
+  async through<T>(items: Iterable<T>, look: (item: T) => number): Promise<void> {
+    let looks = 0;
+    for (const item of items) {
+      looks += look(item);
+      if (looks < LOOKS_PER_TURN) continue;
+      looks = 0;
+      await this.othersFirst();
+    }
   }
 
   /** Nobody waits any more. */

@@ -206,13 +206,19 @@ describe('a topic that only waits', () => {
     expect(payloads(await second.queue.lease())).toEqual([0]);
   });
 
-  test('goes with its shard, and takes what another server puts into it', async () => {
+  /** A server that holds all shards, and has folded sixteen topics. */
+  async function withFolded() {
     const { env, server } = await sharedStore();
     const first = await server();
     const names = Array.from({ length: 16 }, (_, nth) => `t${nth}`);
     for (const name of names) await first.queue.enqueue(name, { payload: name });
     await env.advance(REST_MS);
     expect(folded).toHaveLength(16);
+    return { env, server, first, names };
+  }
+
+  test('goes with its shard, and takes what another server puts into it', async () => {
+    const { env, server, first, names } = await withFolded();
     const second = await server();
     expect(second.queue.status().shards.held).toBe(4);
     for (const name of names) await second.queue.enqueue(name, { payload: name });
@@ -227,12 +233,7 @@ describe('a topic that only waits', () => {
   });
 
   test('comes back with its shard', async () => {
-    const { env, server } = await sharedStore();
-    const first = await server();
-    const names = Array.from({ length: 16 }, (_, nth) => `t${nth}`);
-    for (const name of names) await first.queue.enqueue(name, { payload: name });
-    await env.advance(REST_MS);
-    expect(folded).toHaveLength(16);
+    const { env, server, first, names } = await withFolded();
     const second = await server();
     await env.advance(REST_MS);
     const stopped = second.queue.stop();
