@@ -332,15 +332,16 @@ export class Enqueuer {
       // A claim of it may be under way: it is over only once it says so itself.
       const why = expired ? 'time to live over' : 'purged';
       await endEntry(this.#engine, topic, located, expired ? 'expired' : 'cancelled', why);
-      const again = await this.#engine.messages.readOne(topic.name, row.key);
-      return again === null ? undefined : this.#believed(topic, again, onDuplicate, now);
+    } else {
+      if (ended !== undefined && !isFinal(ended)) return row;
+      const status = ended === 'expired' || ended === 'cancelled' ? ended : 'done';
+      const { place, head } = located ?? { place: row.place, head: { hops: row.hops, updatedAt: now } };
+      const task = { uid: row.uid, messageId: row.key.slice(1), hops: head.hops, enqueuedAt: row.enqueuedAt };
+      await this.#engine.messages.settle(topic.name, topic.settings, [{ task, place, status, at: head.updatedAt }]);
     }
-    if (ended !== undefined && !isFinal(ended)) return row;
-    const status = ended === 'expired' || ended === 'cancelled' ? ended : 'done';
-    const at = located?.head.updatedAt ?? now;
-    const task = { uid: row.uid, messageId: row.key.slice(1), hops: row.hops, enqueuedAt: row.enqueuedAt };
-    await this.#engine.messages.settle(topic.name, topic.settings, [{ task, place: row.place, status, at }]);
-    return { ...row, status, settledAt: at };
+    // As it stands by now: who ended the task may have said so first, and a dead letter may have been redriven.
+    const again = await this.#engine.messages.readOne(topic.name, row.key);
+    return again === null ? undefined : this.#believed(topic, again, onDuplicate, now);
   }
 
   /** Writes the rows of tasks just appended; a task that comes second becomes a duplicate. */
@@ -359,15 +360,17 @@ export class Enqueuer {
       for (const [nth, at] of gone.entries()) answers[at] = again[nth]!;
     }
     await this.#followMoved(topic, tasks, places, answers);
-    for (const [at, answer] of answers.entries()) {
+    for (const [at, found] of answers.entries()) {
       const { entry, index, log: address } = tasks[at]!;
-      if (answer === null || answer === 'absent' || answer.uid === entry.uid) continue;
+      if (found === null || found === 'absent' || found.uid === entry.uid) continue;
       const log = await this.#engine.book.log(address);
+      const { answer, version } = await this.#ownAfterAll(topic, log, tasks[at]!, places[at]!.id, writes[at]!, found);
+      if (answer === null || answer === 'absent' || answer.uid === entry.uid) continue;
       const isCounted = log.slot?.counts(places[at]!.id) ?? false;
       const [change] = await log.change([
         {
           id: places[at]!.id,
-          expect: { uid: entry.uid, version: FIRST_VERSION },
+          expect: { uid: entry.uid, version },
           set: {
             status: 'duplicate',
             version: FINAL_VERSION,
@@ -376,7 +379,7 @@ export class Enqueuer {
           },
         },
       ]);
-      if (!change!.applied && (await this.#hadItsTurn(places[at]!, entry.uid))) continue;
+      if (!change!.applied && (await this.#hadItsTurn(places[at]!, entry.uid, answer))) continue;
       if (change!.applied) {
         if (log.slot === null) log.countReady(-1);
         else if (isCounted) log.slot.add(topic.name, -1, entryBytes(entry));
@@ -385,6 +388,36 @@ export class Enqueuer {
       this.#engine.counters.enqueued--;
       results[index] = await this.#known(answer, entry.messageId!, null);
     }
+  }
+
+  /**
+   * A row that was to be superseded, and was live meanwhile: the task it is of, a dead letter, was redriven, and has ended
+   * again. The id is free, but a claim may be under way that has seen the row when it was live, and makes the new task a
+   * duplicate, or one that has seen it now, and writes the row. So the new task's version is raised first: a claim that
+   * comes later sees the row as it is by then.
+   * @returns what the row was found to be in the end, and the version of the entry
+   */
+  async #ownAfterAll(
+    topic: Topic,
+    log: Log,
+    { entry, superseded }: Fresh,
+    id: number,
+    write: MessageWrite,
+    found: MessageRow,
+  ): Promise<{ readonly answer: MessageResult; readonly version: number }> {
+    let answer: MessageResult = found;
+    let version = FIRST_VERSION;
+    while (answer !== null && answer !== 'absent' && answer.uid === superseded?.uid && answer.status !== 'live') {
+      // What moves a task out of a slot must find it as it has seen it.
+      if (log.slot !== null) break;
+      const raised = { status: 'ready', version: version + 1, updatedAt: this.#engine.env.now() } as const;
+      const [change] = await log.change([{ id, expect: { uid: entry.uid, version }, set: raised }]);
+      if (!change!.applied) break;
+      version++;
+      const again: MessageWrite = { ...write, expect: isStillSettled(answer) };
+      answer = (await this.#engine.messages.write(topic.name, [again]))[0]!;
+    }
+    return { answer, version };
   }
 
   /** Delayed tasks whose time came before their rows were written: those say where they are now. */
@@ -405,11 +438,18 @@ export class Enqueuer {
     if (rows.length > 0) await this.#engine.messages.relocate(topic.name, rows);
   }
 
-  /** Whether a task was handed out, or ended, before its row was written: then the id was its own while it lived. */
-  async #hadItsTurn(place: Place, uid: string): Promise<boolean> {
+  /**
+   * Whether a task was handed out, or ended, before its row was written: then the id was its own while it lived.
+   * @param owner the row of the task that has the id now
+   */
+  async #hadItsTurn(place: Place, uid: string, owner: MessageRow): Promise<boolean> {
     const located = await this.#locator.follow(place, uid);
-    // A delayed one that moved on, its slot trimmed since: it may have ended as a duplicate like any other.
-    if (located === null) return false;
+    if (located === null) {
+      // A delayed one that moved on, its slot trimmed since: it had the id if the one that has it now took it from it, and
+      // else may have ended as a duplicate like any other.
+      const next = await this.#locator.follow(owner.place, owner.uid);
+      return next?.head.supersedes === uid;
+    }
     const { status } = located.head;
     return status === 'expired' || status === 'cancelled' || located.head.attempt > 0 || located.head.leasedAt !== null;
   }

@@ -127,6 +127,8 @@ export class Log {
   /** Ids below this were deleted. */
   trimmed = 0;
   #ready = 0;
+  /** How often something that was ready was taken off the count. */
+  takenOff = 0;
   /** Ready entries that claims under way will take. */
   reserved = 0;
   #open: OpenEntries | null = null;
@@ -414,6 +416,7 @@ export class Log {
 
   /** So many more are ready, or fewer; where nothing is left, what was counted too often is forgotten. */
   countReady(by: number): void {
+    if (by < 0) this.takenOff -= by;
     if (this.#ready === 0) this.readySince = this.#env.now();
     this.ready = this.unscanned === 0 ? 0 : Math.max(0, this.#ready + by);
   }

@@ -70,7 +70,12 @@ export class Manager {
     this.#engine.signals.ready(topic);
   }
 
-  async #write(topic: Topic, change: (settings: TopicSettings) => TopicSettings): Promise<void> {
+  /** @param then done in the moment in which the settings come into force here */
+  async #write(
+    topic: Topic,
+    change: (settings: TopicSettings) => TopicSettings,
+    then: () => void = () => {},
+  ): Promise<void> {
     const { store, env, book, signals } = this.#engine;
     for (let tries = 0; tries < TRIES; tries++) {
       const settings = change(topic.settings);
@@ -78,6 +83,7 @@ export class Manager {
       const outcome = await definitely(env, () => store.writeTopic(topic.name, seen, JSON.stringify(settings)));
       if (outcome === 'applied') {
         topic.learn(settings, (seen ?? 0) + 1, env);
+        then();
         signals.ready(topic);
         return;
       }
@@ -97,14 +103,20 @@ export class Manager {
   async #purge(topic: Topic): Promise<void> {
     const { store, env, book, signals } = this.#engine;
     const purgedAt = env.now();
-    // What waits now counts no more, once that is written; what comes meanwhile does.
+    // What waits now counts no more from the moment on in which that is written, but for what is taken until then; what
+    // comes meanwhile does.
     const delayed = book.slotsOf(topic.tenure).holding(topic.name);
-    const ready = [...topic.logs].map((log) => [log, log.ready] as const);
-    await this.#write(topic, (settings) => ({ ...settings, purgedAt }));
+    const ready = [...topic.logs].map((log) => ({ log, count: log.ready, takenOff: log.takenOff }));
+    await this.#write(
+      topic,
+      (settings) => ({ ...settings, purgedAt }),
+      () => {
+        for (const [slot, count] of delayed) slot.add(topic.name, -Math.min(count, slot.waiting.get(topic.name) ?? 0));
+        for (const { log, count, takenOff } of ready) log.countReady(Math.min(0, log.takenOff - takenOff - count));
+      },
+    );
     const over = purgedAt + (store.exclusive ? 0 : CLOCKS_DIFFER_MS);
     while (env.now() <= over) await new Promise<void>((resolve) => env.timer(over + 1 - env.now(), resolve));
-    for (const [slot, count] of delayed) slot.add(topic.name, -Math.min(count, slot.waiting.get(topic.name) ?? 0));
-    for (const [log, count] of ready) log.countReady(-count);
     // The entries themselves end as they are met.
     for (const log of topic.logs) {
       log.sweep = true;

@@ -376,4 +376,71 @@ describe('two servers', () => {
     for (const topic of topics) await servers[1]!.queue.pause(topic);
     expect(await servers[0]!.queue.lease({ max: 100 })).toEqual([]);
   });
+
+  test('a delayed task that had its turn before its row was written is not called a duplicate of the next one', async () => {
+    const { env, server } = await sharedStore(1);
+    const holder = await server();
+    const other = await server();
+    await holder.queue.configure('t', { dedupWindowMs: 0 });
+    await env.advance(10);
+    const release = other.holdCalls('writeMessages');
+    const slow = other.queue.enqueue('t', { payload: 'first', messageId: 'm', delayMs: 100 });
+    await env.advance(1_000);
+    const first = await holder.queue.lease();
+    expect(first).toMatchObject([{ payload: 'first' }]);
+    await holder.queue.settle({ ack: leaseIds(first) });
+    // Its slot is cleared away, and its message id is another task's.
+    await env.advance(120_000);
+    const next = await holder.queue.enqueue('t', { payload: 'next', messageId: 'm' });
+    expect(next).toMatchObject({ deduplicated: false });
+    release();
+    await env.advance(1_000);
+    expect(await slow).toEqual({ id: first[0]!.id, deduplicated: false });
+    expect(await holder.queue.lease()).toMatchObject([{ id: next.id, payload: 'next' }]);
+  });
+
+  test('a purge takes off what it found, but for what was leased before it was in force', async () => {
+    const { env, server } = await sharedStore(1);
+    const { queue, holdCalls } = await server();
+    await server();
+    await queue.enqueue('t', tasks(10));
+    const release = holdCalls('writeTopic');
+    const purged = queue.purge('t');
+    expect(await queue.lease({ max: 6 })).toHaveLength(6);
+    await env.advance(5);
+    await queue.enqueue('t', tasks(3));
+    release();
+    await env.advance(5);
+    expect(queue.status().ready).toBe(3);
+    await env.advance(2_000);
+    await purged;
+    expect(queue.status().ready).toBe(3);
+    expect(await queue.lease({ max: 20 })).toHaveLength(3);
+  });
+
+  test('a message id is taken over from a dead letter that was redriven, and done, meanwhile', async () => {
+    const { env, server } = await sharedStore(1);
+    const holder = await server();
+    const other = await server();
+    const before = await holder.queue.enqueue('t', { payload: 'before', messageId: 'm', priority: 9 });
+    await holder.queue.settle({ nack: leaseIds(await holder.queue.lease()).map((one) => ({ ...one, dead: true })) });
+    await env.advance(10);
+    const release = other.holdCalls('writeMessages');
+    const slow = other.queue.enqueue('t', { payload: 'new', messageId: 'm', priority: 0, onDuplicate: 'again' });
+    await env.advance(100);
+    expect(await holder.queue.redrive('t')).toMatchObject({ redriven: 1 });
+    await env.advance(10);
+    const again = await holder.queue.lease({ max: 1 });
+    expect(again).toMatchObject([{ id: before.id }]);
+    await holder.queue.settle({ ack: leaseIds(again) });
+    release();
+    await env.advance(1_000);
+    const now = await slow;
+    expect(now).toMatchObject({ deduplicated: false });
+    expect(await holder.queue.enqueue('t', { payload: 'late', messageId: 'm' })).toEqual({
+      ...now,
+      deduplicated: true,
+    });
+    expect(await holder.queue.lease({ max: 5 })).toMatchObject([{ id: now.id, payload: 'new' }]);
+  });
 });

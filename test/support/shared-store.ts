@@ -19,6 +19,8 @@ export interface Server {
   beBusy(isBusy: boolean): void;
   /** From now on calls of one kind are carried out, and not answered until this is released. */
   holdAnswers(of: keyof Store): () => void;
+  /** From now on calls of one kind are carried out only when this is released. */
+  holdCalls(of: keyof Store): () => void;
 }
 
 export interface Place {
@@ -58,6 +60,7 @@ export async function sharedStore(shards = 8): Promise<Place> {
           isBusy = is;
         },
         holdAnswers: door.holdAnswers,
+        holdCalls: door.holdCalls,
       };
       onTestFinished(async () => {
         door.open();
@@ -83,6 +86,15 @@ export function throughADoor(store: Store) {
   let opened: Promise<void> | null = null;
   let open = (): void => {};
   const answers = new Map<string | symbol, Promise<void>>();
+  const calls = new Map<string | symbol, Promise<void>>();
+  const hold = (held: Map<string | symbol, Promise<void>>, of: keyof Store) => {
+    const { promise, resolve } = deferred();
+    held.set(of, promise);
+    return () => {
+      held.delete(of);
+      resolve();
+    };
+  };
   const door = {
     close: () => {
       opened = new Promise((resolve) => {
@@ -94,14 +106,8 @@ export function throughADoor(store: Store) {
       open();
     },
     isClosed: () => opened !== null,
-    holdAnswers: (of: keyof Store) => {
-      const held = deferred();
-      answers.set(of, held.promise);
-      return () => {
-        answers.delete(of);
-        held.resolve();
-      };
-    },
+    holdAnswers: (of: keyof Store) => hold(answers, of),
+    holdCalls: (of: keyof Store) => hold(calls, of),
   };
   const shared = new Proxy(store, {
     get(target, name) {
@@ -113,6 +119,7 @@ export function throughADoor(store: Store) {
       if (typeof member !== 'function') return member;
       return async (...args: unknown[]) => {
         while (opened !== null) await opened;
+        await calls.get(name);
         const answer = (await Reflect.apply(member, target, args)) as unknown;
         await answers.get(name);
         return answer;
