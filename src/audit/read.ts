@@ -45,6 +45,9 @@ export async function periodsOf(store: Store, shard: number): Promise<Pick<Shard
 
 type Links = Pick<EntryFacts, 'origin' | 'dest'>;
 const UNLINKED: Links = { origin: null, dest: null };
+type Ownership = Pick<EntryFacts, 'settings' | 'row' | 'rowIsBehind'>;
+/** Of an entry whose row says nothing of it. */
+const UNOWNED: Ownership = { settings: DEFAULT_SETTINGS, row: undefined, rowIsBehind: false };
 
 const kindOf = ({ topic, tier }: LogAddress): LogKind =>
   isSlotTopic(topic) ? 'slot' : tier === DEAD_TIER ? 'dead' : 'tier';
@@ -160,18 +163,20 @@ export class Reader {
     const links = await this.#linksOf(heads, serial);
     const found: EntryFacts[] = [];
     for (const head of heads) {
-      const plain = { ...facts, head, settings: DEFAULT_SETTINGS, row: undefined, rowIsBehind: false };
-      const linked = { ...plain, ...(links.get(head) ?? UNLINKED) };
-      found.push(needsRow(head) ? { ...linked, ...(await this.#ownership(linked, rows, serial)) } : linked);
+      const { origin, dest } = links.get(head) ?? UNLINKED;
+      const owned = needsRow(head) ? await this.#ownership(facts.log, head, rows, serial) : UNOWNED;
+      const { settings, row, rowIsBehind } = owned;
+      found.push({ ...facts, head, origin, dest, settings, row, rowIsBehind });
     }
     return found;
   }
 
   async #ownership(
-    { log, head }: Pick<EntryFacts, 'log' | 'head'>,
+    log: LogAddress,
+    head: EntryHead,
     rows: ReadonlyMap<string, MessageRow>,
     serial: boolean,
-  ): Promise<Pick<EntryFacts, 'settings' | 'row' | 'rowIsBehind'>> {
+  ): Promise<Ownership> {
     const topic = topicOf(log, head);
     const row = rows.get(`${messageKey(head)}/${topic}`) ?? null;
     return { settings: await this.settings(topic), row, rowIsBehind: await this.#isBehind(head, row, serial) };

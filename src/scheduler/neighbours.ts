@@ -34,7 +34,8 @@ const TELL_TIMEOUT_MS = 1_000;
 /** For so long the bell is rung for a holder that did not answer: who waits for an answer is not to wait for that too. */
 const UNREACHABLE_MS = 5_000;
 const HINTS_PER_CALL = 1_000;
-const FOLLOW_EVERY_MS = 300;
+/** What is rung for is looked at within a second, and no server reads for nothing more often than this takes. */
+const FOLLOW_EVERY_MS = 500;
 const REFRESH_EVERY_MS = 5_000;
 /** Rows may come in this much out of order: servers' clocks differ, and writes take their time. */
 const OVERLAP_MS = 15_000;

@@ -6,6 +6,7 @@ import {
   type Entry,
   type EntryChange,
   type EntryCondition,
+  type EntryHead,
   FIRST_VERSION,
   type LogAddress,
   type NewEntry,
@@ -482,11 +483,12 @@ function rowOf(name: string, row: Omit<ScheduleRow, 'name'>): ScheduleRow {
 const plainPlace = ({ topic, tier, id }: LogAddress & { readonly id: number }) => ({ topic, tier, id });
 
 function patched(row: Entry, { set }: EntryChange): Entry {
-  const after: Entry = { ...row, ...set };
-  for (const key of Object.keys(set) as (keyof typeof set)[]) {
-    if (set[key] === undefined) Object.assign(after, { [key]: row[key] });
+  const after: Record<string, unknown> = { ...row };
+  for (const key in set) {
+    const value = set[key as keyof typeof set];
+    if (value !== undefined) after[key] = value;
   }
-  return after;
+  return after as unknown as Entry;
 }
 
 const meetsEntry = (row: Entry | undefined, expect: EntryCondition): boolean =>
@@ -502,7 +504,31 @@ function meetsMessage(row: MessageRow | null, expect: MessageCondition): boolean
   return expect.hopsBelow === undefined || row.hops < expect.hopsBelow;
 }
 
-/** An entry without what a head leaves out. */
-export function headOf({ payload, metadata, history, result, progress, ...head }: Entry) {
-  return head;
-}
+/** An entry without what a head leaves out; field by field, for rest properties are ten times as slow. */
+export const headOf = (entry: Entry): EntryHead => ({
+  id: entry.id,
+  status: entry.status,
+  version: entry.version,
+  uid: entry.uid,
+  leaseId: entry.leaseId,
+  worker: entry.worker,
+  leasedAt: entry.leasedAt,
+  leaseUntil: entry.leaseUntil,
+  updatedAt: entry.updatedAt,
+  dest: entry.dest,
+  reason: entry.reason,
+  messageId: entry.messageId,
+  priority: entry.priority,
+  maxAttempts: entry.maxAttempts,
+  attempt: entry.attempt,
+  hops: entry.hops,
+  enqueuedAt: entry.enqueuedAt,
+  expiresAt: entry.expiresAt,
+  dueAt: entry.dueAt,
+  target: entry.target,
+  placedAt: entry.placedAt,
+  origin: entry.origin,
+  originVersion: entry.originVersion,
+  supersedes: entry.supersedes,
+  taskId: entry.taskId,
+});
