@@ -79,6 +79,8 @@ export class Faults {
     disconnect: 0,
   };
   #awayUntil = 0;
+  /** When the last of the calls that were sent so far is answered, however slow it is. */
+  underWayUntil = 0;
   /** Writes sent whose sender has given up on them, and that will still be applied. */
   late = 0;
 
@@ -108,6 +110,7 @@ export class Faults {
         }
         const there = this.#delay(random);
         const back = this.#delay(random);
+        this.underWayUntil = Math.max(this.underWayUntil, this.#loop.now + there + back);
         const answer = (what: string, tell: () => void): void => {
           process.after(back, () => {
             trace(() => what);

@@ -15,7 +15,7 @@ export class Operator extends Client {
     const topic = random.pick(this.world.scenario.topics).name;
     const known = this.world.known.length > 0 ? random.pick(this.world.known.slice(-60)) : null;
     const deed = random.weighted({
-      cursors: 20,
+      cursors: 8,
       counts: 5,
       list: 4,
       drained: 5,

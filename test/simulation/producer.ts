@@ -61,7 +61,9 @@ export class Producer extends Client {
             onDuplicate: random.pick(['keep', 'keep', 'again', 'replace']),
           }
         : {}),
-      ...(random.chance(0.2) ? { delayMs: random.pick([0, 10, 100, 400, 1600, 3000]) * this.#longer() } : {}),
+      ...(random.chance(this.world.scenario.delayed)
+        ? { delayMs: random.pick([0, 10, 100, 400, 1600, 3000]) * this.#longer() }
+        : {}),
       ...(random.chance(0.08) ? { ttlMs: random.pick([5, 200, 1000]) } : {}),
       ...(random.chance(0.1) ? { maxAttempts: random.int(1, 4) } : {}),
       ...(random.chance(0.1) ? { metadata: { trace: `t${token}` } } : {}),

@@ -33,6 +33,8 @@ export interface Scenario {
   readonly squatEveryMs: number;
   /** Tasks in all. */
   readonly tasks: number;
+  /** How likely one of them is delayed. */
+  readonly delayed: number;
   /**
    * Producers don't rest between calls, so that more is ready than is handed out for a while, and workers take what they
    * get, from whatever topic: it comes to light whose turn it is.
@@ -96,20 +98,76 @@ const PROFILE_WEIGHTS: Readonly<Record<Profile, number>> = {
   schedules: 0,
 };
 
-/** Most work in bulk: a seed with as many tasks takes fewer calls, and batches cross the ends of segments. */
-const BULKS = [1, 3, 6, 6];
 const ALL_PRIORITIES = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
-/** Few priorities make few logs, and long ones. */
-const PRIORITIES = [[5], [5, 9], [0, 5, 9], [0, 5, 9], ALL_PRIORITIES];
 
 /**
  * Seeds mean something else whenever what they draw changes. Those that once found something are drawn as they were:
- * before there were schedules and work in bulk, and before there were more tasks in fewer logs.
+ * before there were schedules and work in bulk, before there were more tasks in fewer logs, and before there were more of
+ * them to a call.
  */
-export const ERAS = ['single', 'bulk', 'now'] as const;
+export const ERAS = ['single', 'bulk', 'many', 'now'] as const;
 export type Era = (typeof ERAS)[number];
 
+/** What seeds are drawn from. */
+interface Palette {
+  readonly tasks: readonly [least: number, most: number];
+  readonly segmentSizes: readonly number[];
+  readonly workers: readonly [least: number, most: number];
+  /** Servers of a store that several can have open. */
+  readonly servers: readonly number[];
+  /** How likely there is a squatter. */
+  readonly squatter: number;
+  readonly squatEveryMs: number;
+  /** The same where everybody takes hours. */
+  readonly squatEveryHoursMs: number;
+  /** How likely a task is delayed. */
+  readonly delayed: number;
+  /** Null: there are no schedules. */
+  readonly bulks: readonly number[] | null;
+  readonly priorities: readonly (readonly number[])[] | null;
+}
+
+const SINGLE: Palette = {
+  tasks: [60, 240],
+  segmentSizes: [4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16],
+  workers: [2, 6],
+  servers: [1, 2, 2, 3, 3, 3],
+  squatter: 0.3,
+  squatEveryMs: 150,
+  squatEveryHoursMs: 150,
+  delayed: 0.2,
+  bulks: null,
+  priorities: null,
+};
+const BULK: Palette = { ...SINGLE, bulks: [1, 3, 6, 6] };
+const MANY: Palette = {
+  ...BULK,
+  tasks: [100, 300],
+  squatEveryMs: 300,
+  squatEveryHoursMs: 2_000,
+  priorities: [[5], [5, 9], [0, 5, 9], [0, 5, 9], ALL_PRIORITIES],
+};
+const PALETTES: Readonly<Record<Era, Palette>> = {
+  single: SINGLE,
+  bulk: BULK,
+  many: MANY,
+  now: {
+    ...MANY,
+    // Most work in bulk: a seed with as many tasks takes fewer calls, and batches cross the ends of segments, small ones
+    // and those of which one batch fills only a part.
+    bulks: [1, 6, 6, 6, 12, 12, 12, 24],
+    segmentSizes: [4, 6, 8, 12, 16, 24, 32, 48],
+    // Few priorities make few logs, and long ones.
+    priorities: [[5], [5, 9], [5, 9], [0, 5, 9], [0, 5, 9], [0, 5, 9], ALL_PRIORITIES],
+    workers: [2, 4],
+    servers: [1, 2, 3, 3, 3, 3],
+    squatter: 0.2,
+    delayed: 0.14,
+  },
+};
+
 export function drawScenario(random: Random, only?: Profile, era: Era = 'now'): Scenario {
+  const palette = PALETTES[era];
   const drawn = random.weighted(PROFILE_WEIGHTS);
   const profile = only ?? drawn;
   const all = profile === 'all' || profile === 'schedules';
@@ -139,7 +197,7 @@ export function drawScenario(random: Random, only?: Profile, era: Era = 'now'): 
   const scenario: Scenario = {
     profile,
     meta: {
-      segmentSize: random.int(4, 16),
+      segmentSize: random.pick(palette.segmentSizes),
       shards: random.int(1, exclusive ? 3 : 8),
       messageBuckets: random.int(1, 4),
       // With 4, a far slot is as wide as the longer delays.
@@ -148,11 +206,12 @@ export function drawScenario(random: Random, only?: Profile, era: Era = 'now'): 
     rates,
     topics: names.map((name) => ({ name, patch: drawSettings(random, limits) })),
     producers: random.int(1, 4),
-    workers: random.int(2, 6),
+    workers: random.int(...palette.workers),
     operators: random.int(0, 2),
-    squatter: random.chance(0.3),
-    squatEveryMs: era === 'now' ? (hours ? 2_000 : 300) : 150,
-    tasks: era === 'now' ? random.int(100, 300) : random.int(60, 240),
+    squatter: random.chance(palette.squatter),
+    squatEveryMs: hours ? palette.squatEveryHoursMs : palette.squatEveryMs,
+    tasks: random.int(...palette.tasks),
+    delayed: palette.delayed,
     stretch: hours ? random.pick([300, 1000, 4000]) : 1,
     disconnects: profile === 'calm' ? 0 : random.pick([0, 0, 0.03]),
     restartMs: random.pick([5, 100, 1500]),
@@ -163,7 +222,7 @@ export function drawScenario(random: Random, only?: Profile, era: Era = 'now'): 
     drift: has('clocks') ? random.pick(exclusive ? [0, 0.0005, -0.0005, 0.01] : [0, 0.0001, -0.0001]) : 0,
     aheadMs: has('clocks') ? random.pick(exclusive ? [0, 300, 1500] : [0, 50, 200]) : 0,
     exclusive,
-    servers: exclusive ? 1 : random.pick([1, 2, 2, 3, 3, 3]),
+    servers: exclusive ? 1 : random.pick(palette.servers),
     lostMessages: profile === 'calm' ? 0 : random.pick([0, 0.02, 0.2]),
     limits,
     hurried: random.chance(0.25),
@@ -172,12 +231,13 @@ export function drawScenario(random: Random, only?: Profile, era: Era = 'now'): 
     schedule: null,
   };
   const topics = scenario.topics.map(({ name, patch }) => ({ name, patch: { ...patch, ...drawShares(random) } }));
-  if (era === 'single') return { ...scenario, topics };
+  const { bulks, priorities } = palette;
+  if (bulks === null) return { ...scenario, topics };
   const hasSchedule = random.chance(0.2) || profile === 'schedules';
   const schedule = hasSchedule ? drawSchedule(random, hours) : null;
-  const bulk = random.pick(BULKS);
-  if (era === 'bulk') return { ...scenario, topics, schedule, bulk };
-  return { ...scenario, topics, schedule, bulk, priorities: random.pick(PRIORITIES) };
+  const bulk = random.pick(bulks);
+  if (priorities === null) return { ...scenario, topics, schedule, bulk };
+  return { ...scenario, topics, schedule, bulk, priorities: random.pick(priorities) };
 }
 
 /** Drawn behind the shares, and with a seed of its own: the same goes for it. */

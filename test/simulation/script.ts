@@ -17,7 +17,8 @@ const STILL_SETTLED_MS = 1_000;
 const STILL_TAKEN_OVER_MS = 15_000;
 /** No message is on its way for longer once nothing goes wrong. */
 const UNDER_WAY_MS = 50;
-const SQUATTED_MS = 6_000;
+/** Longer than any lease that is not extended. */
+const SQUATTED_MS = 3_000;
 /** Long enough for others to take the shards of a server over: they watch it stand still for ten seconds. */
 const LONG_SLEEP_MS = 12_000;
 /** What is under way when a server stops is at its end after so long. */
@@ -59,7 +60,7 @@ export class Script {
     const stopTrouble = this.#trouble();
     await actors.produced;
     // Where one lease is extended on and on, others run out behind it meanwhile.
-    await loop.sleep(this.#random.around(scenario.squatter ? SQUATTED_MS : 1_000));
+    await loop.sleep(this.#random.around(scenario.squatter ? SQUATTED_MS : 500));
     await stopTrouble();
     const { delayMs } = scenario.rates;
     this.#faults.rates = { ...NO_FAULTS, delayMs };
@@ -74,6 +75,8 @@ export class Script {
       return;
     }
     while (this.#faults.late > 0) await loop.sleep(100);
+    // Where a holder was at a call that takes seconds, it has not heard yet what others told of.
+    await loop.sleep(this.#faults.underWayUntil - loop.now);
     // A call whose client has gone may still be on its way from one server to another, and pause what was to go on.
     for (let idleSince = loop.now; loop.now - idleSince < UNDER_WAY_MS; ) {
       await loop.sleep(UNDER_WAY_MS / 5);
@@ -96,13 +99,12 @@ export class Script {
       }
       if (isFound) await this.#workOff();
     }
-    await this.#look(inspector);
     if (this.#random.chance(0.3)) {
-      // What was only right in memory comes to light now.
+      // What was only right in memory comes to light now, and a look before would mend some of it.
       cluster.pick(this.#random)?.process.crash();
       await this.#workOff(scenario.exclusive ? STILL_MS : STILL_TAKEN_OVER_MS);
-      await this.#look(inspector);
     }
+    await this.#look(inspector);
     if (!(await this.#within(STOP_MS, cluster.stopAll()))) this.violations.push('liveness: a server did not stop');
   }
 
@@ -193,7 +195,7 @@ export class Script {
     const workers = ['last worker 1', 'last worker 2'].map(async (name) => {
       const client = this.#client(name);
       while (loop.now - lastAt < stillMs) {
-        const answer = await client.lease({ max: 20, waitMs: STILL_SETTLED_MS, worker: name });
+        const answer = await client.lease({ max: 100, waitMs: STILL_SETTLED_MS, worker: name });
         // Where nobody hands out anything just now, nothing can be concluded from it.
         if (answer.kind !== 'ok' || answer.value.length > 0) lastAt = loop.now;
         else if (loop.now - lastAt >= STILL_SETTLED_MS && this.#isSettled()) break;

@@ -66,7 +66,9 @@ export class Worker extends Client {
       die: 7,
       contradict: 3,
     });
-    await this.sleep(random.around(deed === 'late' ? leaseMs * 1.5 : Math.min(30, leaseMs / 10)));
+    const tookMs = deed === 'late' ? leaseMs * 1.5 : Math.min(30, leaseMs / 10);
+    // Nothing new comes of being later than that, and everybody waits for it at the end.
+    await this.sleep(Math.min(random.around(tookMs), leaseMs * 4));
     switch (deed) {
       case 'die':
         return;

@@ -96,8 +96,8 @@ export class Facts {
     for (const call of this.calls('list')) if (call.began.at >= history.quietFrom) this.#listed(call);
   }
 
-  calls<K extends CallKind>(kind: K): Call<K>[] {
-    return [...(this.#byKind.get(kind) ?? [])] as unknown as Call<K>[];
+  calls<K extends CallKind>(kind: K): readonly Call<K>[] {
+    return (this.#byKind.get(kind) ?? []) as unknown as readonly Call<K>[];
   }
 
   get setup(): readonly number[] {

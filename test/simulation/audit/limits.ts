@@ -44,29 +44,18 @@ export function limitsHold(facts: Facts): readonly string[] {
   for (const grant of facts.grants) byTopic.set(grant.topic, [...(byTopic.get(grant.topic) ?? []), grant]);
   const violations: string[] = [];
   for (const [topic, grants] of byTopic) {
-    if (!isEverLimited(facts, topic)) continue;
     grants.sort((a, b) => a.claimedAt - b.claimedAt);
-    violations.push(
-      ...inFlight(facts, topic, grants),
-      ...intervals(facts, topic, grants),
-      ...rates(facts, topic, grants),
-      ...cooldowns(facts, topic, grants),
-      ...pauses(facts, topic, grants),
-    );
+    for (const [key, check] of CHECKS) {
+      if (isEverSet(facts, topic, key)) violations.push(...check(facts, topic, grants));
+    }
   }
   return violations;
 }
 
-const LIMITS = ['maxInFlight', 'minIntervalMs', 'cooldownMs', 'rate', 'paused'] as const;
-
 /** Whether the topic had a limit at any time. */
-function isEverLimited(facts: Facts, topic: string): boolean {
-  const limits = (settings: Partial<TopicSettings>): boolean => LIMITS.some((key) => Boolean(settings[key]));
-  return (
-    limits(facts.settings(topic)) ||
-    facts.calls('configure').some(({ args }) => args.topic === topic && limits(args.patch))
-  );
-}
+const isEverSet = (facts: Facts, topic: string, key: Limit): boolean =>
+  Boolean(facts.settings(topic)[key]) ||
+  facts.calls('configure').some(({ args }) => args.topic === topic && Boolean(args.patch[key]));
 
 /** How old settings may be that a server knows of a topic of another's shard, its reading of them included. */
 const SETTINGS_KNOWN_MS = 10_000;
@@ -149,26 +138,31 @@ function rates(facts: Facts, topic: string, grants: readonly Grant[]): readonly 
   return [];
 }
 
+/** The calls by which tasks were settled for certain, and when that is known. */
+function* settlementsOf(grants: readonly Grant[]): Generator<AnyCall> {
+  for (const { settlements } of grants) {
+    // One that is repeated settles nothing any more. Where the first one failed, or its answer was lost, it is not known
+    // since when it was settled.
+    const first = settlements.find(({ ending, ok }) => ending && ok !== false);
+    if (first?.ok === true && first.call.ended !== null) yield first.call as AnyCall;
+  }
+}
+
 function cooldowns(facts: Facts, topic: string, grants: readonly Grant[]): readonly string[] {
+  const settlements = [...settlementsOf(grants)];
   return grants.flatMap((grant) => {
     const { call } = grant;
-    for (const settled of grants) {
-      if (!settled.settlements.some(({ ending, ok }) => ending && ok === true)) continue;
-      // One that is repeated settles nothing any more.
-      const [settlement] = settled.settlements.filter(({ ending, ok }) => ending && ok !== false);
-      // Where the first one failed, or its answer was lost, it is not known since when it was settled.
-      if (settlement?.ok !== true) continue;
-      const first = settlement?.call;
-      if (first?.ended == null || first.ended.at >= call.began.at) continue;
-      const passed = passedMost(facts, first, first.began.clock, grant);
+    for (const settled of settlements) {
+      if (settled.ended!.at >= call.began.at) continue;
+      const passed = passedMost(facts, settled, settled.began.clock, grant);
       if (passed === null) continue;
       // A server that does not schedule the topic learns of new settings within some seconds; until then it acknowledges a
       // settlement before the one that does has heard of it.
-      const since = first.began.at - (facts.history.servers > 1 ? SETTINGS_KNOWN_MS : 0);
+      const since = settled.began.at - (facts.history.servers > 1 ? SETTINGS_KNOWN_MS : 0);
       const least = strictest(valuesOf(facts, topic, 'cooldownMs', since, call.ended!.at), Math.min);
       if (least === null || passed > least) continue;
       return [
-        `Q9: ${name(call)} got a task of ${topic} less than ${passed} ms after ${name(first)}; the cooldown is ${least} ms`,
+        `Q9: ${name(call)} got a task of ${topic} less than ${passed} ms after ${name(settled)}; the cooldown is ${least} ms`,
       ];
     }
     return [];
@@ -182,3 +176,13 @@ function pauses(facts: Facts, topic: string, grants: readonly Grant[]): readonly
       : [],
   );
 }
+
+type Limit = 'maxInFlight' | 'minIntervalMs' | 'cooldownMs' | 'rate' | 'paused';
+type Check = (facts: Facts, topic: string, grants: readonly Grant[]) => readonly string[];
+const CHECKS: readonly (readonly [Limit, Check])[] = [
+  ['maxInFlight', inFlight],
+  ['minIntervalMs', intervals],
+  ['rate', rates],
+  ['cooldownMs', cooldowns],
+  ['paused', pauses],
+];

@@ -241,7 +241,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'extension-without-version',
     note: 'an extension is not fenced by the version that was read: a late one undoes a later one',
-    seeds: 100,
+    seeds: 250,
     edits: [
       {
         file: 'src/queue/settle.ts',
@@ -318,13 +318,27 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'passed-before-ready',
     note: 'the scanner passes a moved entry before its destination is ready',
-    seeds: 100,
+    seeds: 400,
     profile: 'crashes',
     edits: [
       {
         file: 'src/scheduler/scanner.ts',
         find: "else if (decision.kind === 'moved') { await this.#mover.ensureArrived(head);",
         replace: "else if (decision.kind === 'moved') {",
+      },
+    ],
+  },
+  {
+    name: 'settled-as-once-found',
+    note: 'the row of a task that has ended is taken as it was found, not as it stands by then',
+    seeds: 1_500,
+    profile: 'unknown',
+    edits: [
+      {
+        file: 'src/queue/enqueue.ts',
+        find: '[{ task, place, status, at: head.updatedAt }]); }',
+        replace:
+          '[{ task, place, status, at: head.updatedAt }]); return { ...row, status, settledAt: head.updatedAt }; }',
       },
     ],
   },
