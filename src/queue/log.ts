@@ -44,8 +44,8 @@ export interface LogPeers {
    * @returns null: nothing new
    */
   askEnd(log: Log, inTurn: boolean): Promise<LogEnd | null>;
-  /** Something was put into the log here; null: it is on its way, and nobody is told of it yet. */
-  appended(log: Log, appended: Appended | null): void;
+  /** Something was put into the log here; null: it is on its way, and nobody is told of it yet; 'partly': some of it is. */
+  appended(log: Log, appended: Appended | 'partly' | null): void;
   /** What others have put into the log is known now. */
   found(log: Log): void;
 }
@@ -669,9 +669,10 @@ export class Log {
       this.#appended(tail, appended);
       if (fits) {
         if (this.#ready === 0) this.readySince = entries[0]!.placedAt;
-        this.ready =
-          this.#ready + (isReady ? entries.length : entries.filter(({ status }) => status === 'ready').length);
-        this.#peers.appended(this, isReady ? appended : null);
+        const ready = isReady ? entries.length : entries.filter(({ status }) => status === 'ready').length;
+        this.ready = this.#ready + ready;
+        // A move whose entries are in the same batch may come to nothing, and then tells nobody.
+        this.#peers.appended(this, isReady ? appended : ready > 0 ? 'partly' : null);
         return entries.map((_, index) => firstId + index);
       }
     }

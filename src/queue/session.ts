@@ -150,7 +150,9 @@ export class Session {
     book.takeTurn = (log) => this.neighbours.takeTurn(log);
     book.onAppended = (log, appended) => {
       // Told of the log itself: the topic that is known here may have been let go of, and loaded anew, meanwhile.
-      if (appended !== null && !log.tenure.holds) this.#tell(log, { appended: [appended] });
+      if (appended !== null && !log.tenure.holds) {
+        this.#tell(log, appended === 'partly' ? { put: true } : { appended: [appended] });
+      }
       // Another server may have taken the shard over, and have looked for what is in it before this was there.
       if (log.tenure.term !== null && !this.holdings.holds(log.tenure)) this.engine.signals.news(log);
     };

@@ -320,7 +320,7 @@ export class TopicBook {
   /** Takes a turn to put something into a log that another server schedules; null: it cannot be asked. */
   takeTurn: (log: Log) => Promise<LogEnd | null> = async () => null;
   /** Called when something was put into a log here, and when others were found, or said, to have done so. */
-  onAppended: (log: Log, appended: Appended | null) => void = () => {};
+  onAppended: (log: Log, appended: Appended | 'partly' | null) => void = () => {};
   onFound: (log: Log) => void = () => {};
   /** Called with a slot of which something has to be counted by a look. */
   onUncounted: (slot: TimeSlot) => void = () => {};

@@ -443,4 +443,31 @@ describe('two servers', () => {
     });
     expect(await holder.queue.lease({ max: 5 })).toMatchObject([{ id: now.id, payload: 'new' }]);
   });
+
+  test('the holder hears of tasks that were put in with one that was on its way, and did not arrive', async () => {
+    const { env, server } = await sharedStore(1);
+    const holder = await server();
+    const other = await server();
+    await holder.queue.configure('t', { backoffMs: 0 });
+    await holder.queue.enqueue('t', { payload: 'leased' });
+    const leased = leaseIds(await holder.queue.lease());
+    await env.advance(10);
+    // What is appended while another append is under way goes in one batch behind it.
+    const append = other.holdCalls('append');
+    const first = other.queue.enqueue('t', { payload: 'first' });
+    await env.advance(10);
+    const moved = other.queue.settle({ nack: leased });
+    await env.advance(10);
+    const second = other.queue.enqueue('t', { payload: 'second' });
+    const change = other.holdCalls('change');
+    append();
+    await env.advance(10);
+    await holder.queue.settle({ ack: leased });
+    change();
+    await env.advance(10);
+    expect((await moved).nack).toMatchObject([{ ok: false }]);
+    await Promise.all([first, second]);
+    const tasks = await holder.queue.lease({ max: 10 });
+    expect(tasks.map(({ payload }) => payload).sort()).toEqual(['first', 'second']);
+  });
 });
