@@ -113,6 +113,8 @@ interface Palette {
   readonly tasks: readonly [least: number, most: number];
   readonly segmentSizes: readonly number[];
   readonly workers: readonly [least: number, most: number];
+  /** How likely only one process can have the store open. */
+  readonly exclusive: number;
   /** Servers of a store that several can have open. */
   readonly servers: readonly number[];
   /** How likely there is a squatter. */
@@ -131,6 +133,7 @@ const SINGLE: Palette = {
   tasks: [60, 240],
   segmentSizes: [4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16],
   workers: [2, 6],
+  exclusive: 0.35,
   servers: [1, 2, 2, 3, 3, 3],
   squatter: 0.3,
   squatEveryMs: 150,
@@ -160,7 +163,8 @@ const PALETTES: Readonly<Record<Era, Palette>> = {
     // Few priorities make few logs, and long ones.
     priorities: [[5], [5, 9], [5, 9], [0, 5, 9], [0, 5, 9], [0, 5, 9], ALL_PRIORITIES],
     workers: [2, 4],
-    servers: [1, 2, 3, 3, 3, 3],
+    exclusive: 0.3,
+    servers: [2, 3, 3, 3, 3, 3],
     squatter: 0.2,
     delayed: 0.14,
   },
@@ -192,7 +196,7 @@ export function drawScenario(random: Random, only?: Profile, era: Era = 'now'): 
     crashAfter: rate(has('crashes') || has('zombies') || hours, hours ? 0.0008 : 0.003),
   };
   const limits = random.chance(0.3);
-  const exclusive = hours || (!has('zombies') && random.chance(0.35));
+  const exclusive = hours || (!has('zombies') && random.chance(palette.exclusive));
   const names = random.pick([['a'], ['a', 'b'], ['a/x', 'a/y', 'b'], ['a/x', 'a/y', 'b/x', 'b/y', 'c']]);
   const scenario: Scenario = {
     profile,

@@ -567,7 +567,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'view-never-left',
     note: 'who was served stays first for leases that ask for some topics',
-    seeds: 1_000,
+    seeds: 2_000,
     edits: [
       {
         file: 'src/scheduler/ready-topics.ts',
