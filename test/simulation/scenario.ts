@@ -102,10 +102,10 @@ const ALL_PRIORITIES = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
 
 /**
  * Seeds mean something else whenever what they draw changes. Those that once found something are drawn as they were:
- * before there were schedules and work in bulk, before there were more tasks in fewer logs, and before there were more of
- * them to a call.
+ * before there were schedules and work in bulk, before there were more tasks in fewer logs, before there were more of them
+ * to a call, and before most had three servers.
  */
-export const ERAS = ['single', 'bulk', 'many', 'now'] as const;
+export const ERAS = ['single', 'bulk', 'many', 'batches', 'now'] as const;
 export type Era = (typeof ERAS)[number];
 
 /** What seeds are drawn from. */
@@ -150,24 +150,25 @@ const MANY: Palette = {
   squatEveryHoursMs: 2_000,
   priorities: [[5], [5, 9], [0, 5, 9], [0, 5, 9], ALL_PRIORITIES],
 };
+const BATCHES: Palette = {
+  ...MANY,
+  // Most work in bulk: a seed with as many tasks takes fewer calls, and batches cross the ends of segments, small ones and
+  // those of which one batch fills only a part.
+  bulks: [1, 6, 6, 6, 12, 12, 12, 24],
+  segmentSizes: [4, 6, 8, 12, 16, 24, 32, 48],
+  // Few priorities make few logs, and long ones.
+  priorities: [[5], [5, 9], [5, 9], [0, 5, 9], [0, 5, 9], [0, 5, 9], ALL_PRIORITIES],
+  workers: [2, 4],
+  servers: [1, 2, 3, 3, 3, 3],
+  squatter: 0.2,
+  delayed: 0.14,
+};
 const PALETTES: Readonly<Record<Era, Palette>> = {
   single: SINGLE,
   bulk: BULK,
   many: MANY,
-  now: {
-    ...MANY,
-    // Most work in bulk: a seed with as many tasks takes fewer calls, and batches cross the ends of segments, small ones
-    // and those of which one batch fills only a part.
-    bulks: [1, 6, 6, 6, 12, 12, 12, 24],
-    segmentSizes: [4, 6, 8, 12, 16, 24, 32, 48],
-    // Few priorities make few logs, and long ones.
-    priorities: [[5], [5, 9], [5, 9], [0, 5, 9], [0, 5, 9], [0, 5, 9], ALL_PRIORITIES],
-    workers: [2, 4],
-    exclusive: 0.3,
-    servers: [2, 3, 3, 3, 3, 3],
-    squatter: 0.2,
-    delayed: 0.14,
-  },
+  batches: BATCHES,
+  now: { ...BATCHES, exclusive: 0.3, servers: [2, 3, 3, 3, 3, 3] },
 };
 
 export function drawScenario(random: Random, only?: Profile, era: Era = 'now'): Scenario {

@@ -87,7 +87,7 @@ describe.each([
   ['single', REGRESSIONS],
   ['bulk', LATER_REGRESSIONS],
   ['many', LATEST_REGRESSIONS],
-  ['now', NEWEST_REGRESSIONS],
+  ['batches', NEWEST_REGRESSIONS],
 ] as const)('what broke them, seeds of the era %s', (era, regressions) => {
   test.each(regressions)('seed %i (%s): %s', { timeout: 60_000 }, async (seed, profile) => {
     const { violations } = await simulate(seed, { profile, era });
