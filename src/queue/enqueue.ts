@@ -28,7 +28,7 @@ import { endEntry } from './end-entry.ts';
 import type { Engine } from './engine.ts';
 import type { Locator } from './locate.ts';
 import type { Log } from './log.ts';
-import { liveRow, type MessageResult, ownsMessageId } from './messages.ts';
+import { liveRow, type MessageResult, ownsMessageId, supersedes } from './messages.ts';
 import type { Quotas, Room } from './quotas.ts';
 import type { Rescheduler } from './reschedule.ts';
 import { placeIn, type Topic } from './topics.ts';
@@ -362,10 +362,10 @@ export class Enqueuer {
     await this.#followMoved(topic, tasks, places, answers);
     for (const [at, found] of answers.entries()) {
       const { entry, index, log: address } = tasks[at]!;
-      if (found === null || found === 'absent' || found.uid === entry.uid) continue;
+      if (!isOfAnother(entry, found)) continue;
       const log = await this.#engine.book.log(address);
-      const { answer, version } = await this.#ownAfterAll(topic, log, tasks[at]!, places[at]!.id, writes[at]!, found);
-      if (answer === null || answer === 'absent' || answer.uid === entry.uid) continue;
+      const { answer, version } = await this.#ownAfterAll(topic, log, entry, places[at]!.id, writes[at]!, found);
+      if (!isOfAnother(entry, answer)) continue;
       const isCounted = log.slot?.counts(places[at]!.id) ?? false;
       const [change] = await log.change([
         {
@@ -400,14 +400,14 @@ export class Enqueuer {
   async #ownAfterAll(
     topic: Topic,
     log: Log,
-    { entry, superseded }: Fresh,
+    entry: NewEntry,
     id: number,
     write: MessageWrite,
     found: MessageRow,
   ): Promise<{ readonly answer: MessageResult; readonly version: number }> {
     let answer: MessageResult = found;
     let version = FIRST_VERSION;
-    while (answer !== null && answer !== 'absent' && answer.uid === superseded?.uid && answer.status !== 'live') {
+    while (isOfAnother(entry, answer) && supersedes(entry, answer)) {
       // What moves a task out of a slot must find it as it has seen it.
       if (log.slot !== null) break;
       const raised = { status: 'ready', version: version + 1, updatedAt: this.#engine.env.now() } as const;
@@ -464,6 +464,10 @@ const isStillSettled = ({ uid, hops }: MessageRow): MessageCondition => ({
   statusIn: SETTLED,
   hopsBelow: hops + 1,
 });
+
+/** What was found where a task's row was to be written is the row of another task. */
+const isOfAnother = ({ uid }: NewEntry, found: MessageResult): found is MessageRow =>
+  found !== null && found !== 'absent' && found.uid !== uid;
 
 /** Waits for all of them, also where one fails: only then is it known what was written. What is in doubt is told first. */
 async function whole(parts: readonly Promise<unknown>[]): Promise<void> {

@@ -192,7 +192,7 @@ function nextToSettle(
 }
 
 /** The row is that of a settled task whose message id this one takes over. */
-const supersedes = (task: Partial<Pick<EntryTask, 'supersedes'>>, found: MessageRow): boolean =>
+export const supersedes = (task: Partial<Pick<EntryTask, 'supersedes'>>, found: MessageRow): boolean =>
   found.uid === task.supersedes && !isLive(found.status);
 
 /**

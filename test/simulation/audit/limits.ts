@@ -52,7 +52,7 @@ export function limitsHold(facts: Facts): readonly string[] {
   return violations;
 }
 
-/** Whether the topic had a limit at any time. */
+/** Whether the topic had this limit at any time. */
 const isEverSet = (facts: Facts, topic: string, key: Limit): boolean =>
   Boolean(facts.settings(topic)[key]) ||
   facts.calls('configure').some(({ args }) => args.topic === topic && Boolean(args.patch[key]));
@@ -138,18 +138,17 @@ function rates(facts: Facts, topic: string, grants: readonly Grant[]): readonly 
   return [];
 }
 
-/** The calls by which tasks were settled for certain, and when that is known. */
-function* settlementsOf(grants: readonly Grant[]): Generator<AnyCall> {
-  for (const { settlements } of grants) {
+/** The calls by which tasks were settled for certain, where it is known when. */
+const settlementsOf = (grants: readonly Grant[]): readonly AnyCall[] =>
+  grants.flatMap(({ settlements }) => {
     // One that is repeated settles nothing any more. Where the first one failed, or its answer was lost, it is not known
     // since when it was settled.
     const first = settlements.find(({ ending, ok }) => ending && ok !== false);
-    if (first?.ok === true && first.call.ended !== null) yield first.call as AnyCall;
-  }
-}
+    return first?.ok === true && first.call.ended !== null ? [first.call as AnyCall] : [];
+  });
 
 function cooldowns(facts: Facts, topic: string, grants: readonly Grant[]): readonly string[] {
-  const settlements = [...settlementsOf(grants)];
+  const settlements = settlementsOf(grants);
   return grants.flatMap((grant) => {
     const { call } = grant;
     for (const settled of settlements) {
